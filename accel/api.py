@@ -14,8 +14,8 @@ from accel.scanning.engine import Engine
 from accel.scanning.file_source import FileSource
 from accel.scanning.scan import Scan
 from accel.scanning.spec import ScanSpec, check_arguments
-from accel.store import runtime
-from accel.store.clients import Connector
+from accel.store import io_loop
+from accel.store.client import Connector
 
 if TYPE_CHECKING:
     from accel.planning.plan import Plan
@@ -194,7 +194,7 @@ def plan(
     )._engine
     # They may be credentials, and whoever shows a failure may show the variables of its frames.
     del source, store, storage_options
-    return _one_plan([runtime.run(part.plan(Metrics())) for part in asked.parts()])
+    return _one_plan([io_loop.run(part.plan(Metrics())) for part in asked.parts()])
 
 
 async def plan_async(
@@ -230,7 +230,7 @@ async def plan_async(
         options=options,
     )._engine
     del source, store, storage_options
-    return _one_plan([await runtime.bridge(part.plan(Metrics())) for part in asked.parts()])
+    return _one_plan([await io_loop.bridge(part.plan(Metrics())) for part in asked.parts()])
 
 
 # What other libraries call an argument -> what it is here.

@@ -231,7 +231,7 @@ class PredicateError(AccelError, ValueError):
     ) -> None:
         super().__init__(message, path=path, place=place, hint=hint)
         self.text = text
-        self.position = position
+        self.position = position if position is None or position >= 0 else None
 
     def __str__(self) -> str:
         base = super().__str__()

@@ -32,7 +32,6 @@ Count: TypeAlias = Literal[
     "decoder_fallbacks",
     "dictionary_hits",
     "fallbacks",
-    "hedged",
     "indexes_ignored",
     "late_dictionaries",
     "late_pieces",
@@ -50,7 +49,7 @@ Count: TypeAlias = Literal[
 
 
 class Planned(Protocol):
-    """What planning left of one file (`planning.filing.FilePlan`)."""
+    """What planning left of one file (`planning.file_planner.FilePlan`)."""
 
     @property
     def tasks(self) -> Sized: ...
@@ -83,8 +82,6 @@ class Metrics:
     """Dependent waves of requests of the file that had the most (listing included)."""
     retries: int = 0
     """Requests sent again after one that failed."""
-    hedged: int = 0
-    """Second requests for small ones that were late: counted among the requests too."""
     requests_by_kind: dict[Kind, int] = field(default_factory=dict)
     """`requests`, by what was asked for: "data page", "listing", ... A request for several things counts for what most of
     its bytes are, and for "data page" or "column chunk" where dictionary pages come along with these."""

@@ -20,11 +20,9 @@ _MAY_BE_ZERO = (
     "max_gap_bytes",
     "inline_decode_bytes",
     "probe_min_bytes",
-    "hedge_share",
-    "hedge_floor",
 )
-_MAY_BE_INFINITE = ("backoff_max", "hedge_factor", "hedge_floor")
-"""No bound on a wait; no request is late."""
+_MAY_BE_INFINITE = ("backoff_max",)
+"""No bound on a wait."""
 _TOO_MUCH = 1 << 62
 """What is reckoned with them still fits 64 bits."""
 
@@ -72,8 +70,8 @@ class Options:
     TypeError
         A value is not of its option's type.
     ValueError
-        A value is out of range: negative, 0 where that means nothing, 2**62 or more. `backoff_max`, `hedge_factor`
-        and `hedge_floor` may be infinite.
+        A value is out of range: negative, 0 where that means nothing, 2**62 or more. `backoff_max`
+        may be infinite.
     """
 
     tail_hint: int | None = None
@@ -138,14 +136,6 @@ class Options:
     """The first retry waits a random time up to this; each further one up to twice the last."""
     backoff_max: float = 10.0
     """No wait before a retry is longer, whatever the server asks for."""
-    hedge_share: float = 0.05
-    """A small request (of up to 512 KiB) that is late is sent a second time, and the first answer wins. This is the share
-    of small requests that may be sent twice. 0: none. Local files are never asked twice."""
-    hedge_factor: float = 1.5
-    """A small request is late after so many times what 95 of 100 recent ones of its store took (with the time that its
-    bytes take), but not before `hedge_floor`. Until 20 of a store are known none is late."""
-    hedge_floor: float = 0.05
-    """Seconds before which no small request is late, whatever `hedge_factor` makes of it."""
     int96_unit: Int96Unit | Literal["auto", "ns", "us"] = Int96Unit.AUTO
     """What timestamps that are stored as INT96 (by Impala, and Spark of old) are read to. A plan is read as it was planned."""
     transport: Transport | Literal["auto", "obstore"] = Transport.AUTO

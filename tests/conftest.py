@@ -12,7 +12,7 @@ from contextlib import ExitStack
 import pytest
 from hypothesis import HealthCheck, settings
 
-from accel.cache import written
+from accel.cache import freshness
 from tests.support.proxy import Proxy
 from tests.support.s3 import Minio, Moto, S3Admin, find_minio, install_minio
 
@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def nothing_written() -> None:
     """What tests before this one have written would be asked for first: many stores of theirs have one root, and paths
     are few."""
-    known = written._written
+    known = freshness._written
     known.clear()
     known.others = -math.inf
 

@@ -1,40 +1,71 @@
-"""What is worth keeping between scans, by bytes, and loaded once however many ask."""
+"""One cache of three tiers, each bounded in bytes, with one single-flight in front.
+
+Metadata (file handles, dictionary pages, listings, tail hints), bytes (data pages) and results (rows, and which rows
+matched). Memory comes first, then the disk, which only holds metadata.
+"""
 
 from __future__ import annotations
 
+import enum
 import os
 import threading
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cachetools import FIFOCache, LRUCache
+from cachetools import LRUCache
 
-from accel.cache.folders import Folders
-from accel.cache.shared_reads import SharedReads
-from accel.cache.single_flight import Flights
+from accel.cache.single_flight import SingleFlight
 from accel.options import MIB
-from accel.store.storage_options import lasts
+from accel.store.identity import lasts
 
 if TYPE_CHECKING:
-    from accel.cache.data_cache import DataCache
+    from accel.cache.byte_tier import ByteTier
     from accel.cache.disk import Disk
-    from accel.cache.kept_rows import KeptRows
+    from accel.cache.result_tier import ResultTier
 
-__all__ = ["Cache", "CacheStats", "file_key"]
+__all__ = ["Cache", "CacheKey", "CacheStats", "Entry", "file_key"]
 
-# Rows as they were decoded may take up this part of what data may, beside it.
-_DECODED = 64
-# Questions that are known to have been asked.
-_MOST_ASKED = 4096
+# Results may take up this part of what metadata and data may, beside it.
+_RESULTS_SHARE = 64
 
 Loader = Callable[[], Awaitable[tuple[Any, int]]]
 
 
-def file_key(token: str, path: str) -> tuple[str, str, str]:
-    """Of a file's handle in a cache, and of the load that brings it."""
-    return "file", token, path
+class Entry(enum.Enum):
+    """What a cache entry is."""
+
+    FILE = enum.auto()
+    """The handle of a file, whatever its version: `MetadataFreshness` decides whether it may be used."""
+    CURRENT = enum.auto()
+    """The check whether a version is the current one."""
+    DICTIONARY = enum.auto()
+    TAIL_HINT = enum.auto()
+    LISTING = enum.auto()
+    DIRECTORY = enum.auto()
+    """A source that is named like a file, and was found to be a directory."""
+    PAGES = enum.auto()
+    ROWS = enum.auto()
+    MATCHES = enum.auto()
+    """Which rows matched a predicate."""
+
+
+class CacheKey(NamedTuple):
+    """What an entry of any tier is stored under."""
+
+    store: str
+    """The token of the client: nobody reads what another's credentials fetched."""
+    path: str
+    version: Hashable
+    kind: Entry
+    place: Any = None
+    """What of the object, or of what is asked about it: a range, a predicate, ..."""
+
+
+def file_key(token: str, path: str) -> CacheKey:
+    """Return the key of a file's handle, and of the load that brings it."""
+    return CacheKey(token, path, None, Entry.FILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +97,19 @@ class CacheStats:
     row_entries: int = 0
     """Parts of files whose few rows are kept as they were decoded, for one question each."""
     row_nbytes: int = 0
+    result_nbytes: int = 0
+    """What all results hold: such rows, and which rows matched the last predicates."""
 
 
 class _Recent(LRUCache[Hashable, Any]):
-    """By what values were said to hold: an object around each would be one more for the garbage collector to follow."""
+    """By what values are said to weigh: an object around each would be one more for the garbage collector to follow."""
 
     evictions = 0
-    said = 0
+    weight = 0
     """Of the value that is being put."""
 
     def getsizeof(self, value: Any) -> int:  # type: ignore[override]  # a static one for whom it is enough
-        return self.said
+        return self.weight
 
     def popitem(self) -> tuple[Hashable, Any]:
         self.evictions += 1
@@ -84,26 +117,27 @@ class _Recent(LRUCache[Hashable, Any]):
 
     def clear(self) -> None:
         evictions = self.evictions
-        super().clear()  # of older cachetools, by `popitem`
+        super().clear()  # older versions of cachetools do it by `popitem`
         self.evictions = evictions
 
 
 class Cache:
-    """Metadata (and dictionary pages) and data of files, kept between scans, the least recently used going first.
+    """Metadata, data and results of scans, the least recently used evicted first.
 
     Parameters
     ----------
     memory : int
-        Bytes that the entries may hold: metadata, with which rows matched the last predicates, and dictionary pages.
-        0 keeps nothing, yet loads of one file are still shared.
+        Bytes that metadata may hold: file handles, dictionary pages, listings. 0 stores nothing, yet loads of one file
+        are still shared.
     data : int
-        Bytes of data pages to keep beside that: a lookup that is repeated within `max_age` sends no request, but
-        the second time for what came with the metadata. What was read once is displaced first. What reads more than
-        1/64 of this at once, or more than 1/8 in one scan, is kept when it is read a second time, before as much as
-        half of this has been read in between: so larger questions are answered from here from the third time on,
-        and large scans leave it alone. While half of this is empty, what a scan reads up to 1/16 is kept the first
-        time, whatever its size. Only of objects with a strong etag, and not of local files, which the kernel caches.
-        What a question came to, if it is little, is kept as it was decoded in 1/64 of this more. 0 keeps none.
+        Bytes of data pages to hold beside that: a lookup that is repeated within `max_age` sends no request. A read of
+        more than 1/64 of this, or whatever a scan reads beyond 1/8, is stored the second time that it is read, before
+        as much as half of this has been read in between: so larger questions are answered from here from the third
+        time on, and large scans leave it alone. While half of this is empty, what a scan reads up to 1/16 is stored the
+        first time, whatever its size. Only of objects with a strong etag, and not of local files, which the kernel
+        caches. 0 stores none.
+        Results take up to 1/64 of `memory` and `data` more: which rows matched the last predicates and, from the second
+        time on, the few rows that a question came to.
     max_age : float
         Seconds for which a file's metadata is used without asking the store whether the file has
         changed; 0 asks at every scan. Local files are looked at every time.
@@ -147,64 +181,51 @@ class Cache:
 
             self._disk = Disk(self.disk, limit=disk_limit)
         self._lock = threading.Lock()
-        self._entries = _Recent(maxsize=memory)
-        self.flights = Flights()
+        self._metadata = _Recent(maxsize=memory)
+        self.single_flight = SingleFlight()
         """Loads under way, each shared by whoever asks for the same meanwhile."""
-        self.shared_reads = SharedReads()
-        """Ranges of data that are being read."""
-        self.folders = Folders()
-        """Sources named like a file that turned out to be a directory: asked for as both at once the next time."""
-        self._data_tier: DataCache | None = None
-        self._rows: KeptRows | None = None
-        self._asked: FIFOCache[int, None] = FIFOCache(_MOST_ASKED)
+        self._byte_tier: ByteTier | None = None
+        self._result_tier: ResultTier | None = None
         self._hits = 0
         self._misses = 0
 
     def __repr__(self) -> str:
-        kept = "" if self.disk is None else f", disk={self.disk!r}, disk_limit={self.disk_limit}"
-        return f"Cache(memory={self.memory}, data={self.data}, max_age={self.max_age}{kept})"
+        disk = "" if self.disk is None else f", disk={self.disk!r}, disk_limit={self.disk_limit}"
+        return f"Cache(memory={self.memory}, data={self.data}, max_age={self.max_age}{disk})"
 
     def __reduce__(self) -> tuple[Callable[..., Cache], tuple[int, float, str | None, int, int]]:
         return _fresh, (self.memory, self.max_age, self.disk, self.disk_limit, self.data)
 
     @property
-    def data_tier(self) -> DataCache:
+    def byte_tier(self) -> ByteTier:
         """Byte ranges of data, by version of their object."""
-        if self._data_tier is None:
-            from accel.cache.data_cache import DataCache
+        if self._byte_tier is None:
+            from accel.cache.byte_tier import ByteTier
 
             with self._lock:
-                if self._data_tier is None:
-                    self._data_tier = DataCache(self.data)
-        return self._data_tier
+                if self._byte_tier is None:
+                    self._byte_tier = ByteTier(self.data)
+        return self._byte_tier
 
     @property
-    def rows(self) -> KeptRows:
-        """What small questions came to."""
-        if self._rows is None:
-            from accel.cache.kept_rows import KeptRows
+    def result_tier(self) -> ResultTier:
+        """What questions came to."""
+        if self._result_tier is None:
+            from accel.cache.result_tier import ResultTier
 
             with self._lock:
-                if self._rows is None:
-                    self._rows = KeptRows(self.data / _DECODED)
-        return self._rows
-
-    def meet(self, mark: int) -> bool:
-        """Whether a question of that hash was asked lately; it is noted. Another may have the same."""
-        with self._lock:
-            met = mark in self._asked
-            if not met:
-                self._asked[mark] = None
-            return met
+                if self._result_tier is None:
+                    self._result_tier = ResultTier((self.memory + self.data) / _RESULTS_SHARE)
+        return self._result_tier
 
     def disk_for(self, token: str) -> Disk | None:
-        """The disk tier, for a client whose token means the same in every process; else None."""
+        """Return the disk, for a client whose token means the same in every process; else None."""
         return self._disk if lasts(token) else None
 
     def get(self, key: Hashable) -> Any | None:
-        """The value, which is then the most recently used, or None."""
+        """Return the metadata of a key, which is then the most recently used, or None."""
         with self._lock:
-            value = self._entries.get(key)
+            value = self._metadata.get(key)
             if value is None:
                 self._misses += 1
                 return None
@@ -212,76 +233,76 @@ class Cache:
             return value
 
     def peek(self, key: Hashable) -> Any | None:
-        """As `get`, and not counted: somebody else asks for it again."""
+        """Return what `get` does, and count nothing."""
         with self._lock:
-            return self._entries.get(key)
+            return self._metadata.get(key)
 
     def put(self, key: Hashable, value: Any, nbytes: int) -> None:
-        """Keep a value, in place of what was there; for one that has grown see `reweigh`.
+        """Store a value in place of what was there; for one that has grown see `reweigh`.
 
-        A value that alone exceeds the limit is not kept.
+        A value that alone exceeds the limit is not stored.
         """
         with self._lock:
             self._place(key, value, nbytes)
 
     def _place(self, key: Hashable, value: Any, nbytes: int) -> None:
-        self._entries.pop(key, None)
+        self._metadata.pop(key, None)
         if 0 <= nbytes <= self.memory and self.memory:
-            self._entries.said = nbytes
-            self._entries[key] = value
+            self._metadata.weight = nbytes
+            self._metadata[key] = value
 
     def reweigh(self, key: Hashable, value: Any, nbytes: int) -> None:
-        """Note that a value has grown, if it is still the one that is kept."""
+        """Note that a value has grown, if it is still the one that is stored."""
         with self._lock:
-            if self._entries.get(key) is value:
+            if self._metadata.get(key) is value:
                 self._place(key, value, nbytes)
 
     def drop(self, key: Hashable) -> None:
         """Forget one value, if it is there."""
         with self._lock:
-            self._entries.pop(key, None)
+            self._metadata.pop(key, None)
 
     def clear(self) -> None:
-        """Forget all values and data, and remove all entries from the disk.
+        """Forget everything, and remove all entries from the disk.
 
-        Loads under way go on, and are kept when they end.
+        Loads under way go on, and are stored when they end.
         """
         with self._lock:
-            self._entries.clear()
-            self.folders.clear()
-            self._asked.clear()
-        self.rows.clear()
-        self.data_tier.clear()
+            self._metadata.clear()
+        self.result_tier.clear()
+        self.byte_tier.clear()
         if self._disk is not None:
             self._disk.clear()
 
     def stats(self) -> CacheStats:
-        """Sizes and counts up to now. Looks through the directory, where there is one."""
+        """Return sizes and counts up to now; looks through the directory, where there is one."""
         disk = self._disk
         on_disk = {} if disk is None else {"disk_hits": disk.hits, "disk_misses": disk.misses}
         if disk is not None:
             on_disk["disk_nbytes"] = disk.nbytes()
-        data, rows = self.data_tier, self.rows
+        data, results = self.byte_tier, self.result_tier
+        row_entries, row_nbytes = results.rows()
         with self._lock:
             return CacheStats(
-                entries=len(self._entries),
-                nbytes=int(self._entries.currsize),
+                entries=len(self._metadata),
+                nbytes=int(self._metadata.currsize),
                 limit=self.memory,
                 hits=self._hits,
                 misses=self._misses,
-                evictions=self._entries.evictions,
+                evictions=self._metadata.evictions,
                 data_entries=len(data),
                 data_nbytes=data.nbytes,
                 data_hits=data.hits,
                 data_misses=data.misses,
                 data_evictions=data.evictions,
-                row_entries=len(rows),
-                row_nbytes=rows.nbytes,
+                row_entries=row_entries,
+                row_nbytes=row_nbytes,
+                result_nbytes=results.nbytes,
                 **on_disk,
             )
 
     async def load(self, key: Hashable, loader: Loader) -> Any:
-        """What `loader` finds for a key that is not held, awaited once for all who ask meanwhile (`Flights`).
+        """Return what `loader` finds for a key, awaited once for all who ask meanwhile, and store it.
 
         Parameters
         ----------
@@ -289,7 +310,7 @@ class Cache:
         loader : callable
             Returns, awaited, the value and the bytes that it holds.
         """
-        return await self.flights.share(key, lambda: self._load(key, loader))
+        return await self.single_flight.share(key, lambda: self._load(key, loader))
 
     async def _load(self, key: Hashable, loader: Loader) -> Any:
         value, nbytes = await loader()

@@ -1,36 +1,175 @@
-"""A directory of entries that outlive the process, shared by all processes of one user on one machine.
+"""Metadata that outlives the process: entries of bytes in a home beyond it, today a directory of this machine.
 
-It is a cache and no more: nothing that goes wrong with it is an error, and nobody waits for anybody. An entry
-appears whole by a rename; one that vanishes while it is looked at was not there.
+A home is a cache and no more: nothing that goes wrong with it is an error, and nobody waits for anybody.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import stat
+import struct
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass
+from typing import Protocol
 
-from accel.cache.disk_entry import Kept, decode, encode
+from accel.errors import AccelError
+from accel.planning.handle import FileHandle
+from accel.planning.read_request import Steps, Tail
+from accel.ranges import Stash
+from accel.store.range_store import is_weak
 
-__all__ = ["Disk"]
+__all__ = ["CacheHome", "Disk", "StoredMetadata", "entry_key"]
 
 _ENTRY = re.compile(r"[0-9a-f]{64}\.meta")
 _UNFINISHED = re.compile(r"\.[0-9a-f]{64}\.[0-9a-f]{16}\.tmp")
-# A file that no writer can still be at.
+# A file that no writer can still be writing.
 _ABANDONED_SECONDS = 600.0
-# The directory is looked through again after so large a part of the limit was written from here, for
-# others write too; what must go goes at once with as much more.
+# The directory is looked through again after this process has written so large a part of the limit, as other processes
+# write too. What is evicted then makes room for so much more.
 _LOOK_AGAIN = 32
 _HEADROOM = 16
 
+_MAGIC = b"AcMd"
+_VERSION = 1
+# Magic, version, length of the etag, key, size of the file, length of the bytes, time of the last check.
+_HEAD = struct.Struct("<4sHH32sQQd")
+_CHECKSUM_BYTES = 16
+_MOST_ETAG_BYTES = 1024
+
+
+def entry_key(token: str, path: str) -> bytes:
+    """Return 32 bytes that stand for one file as one set of credentials sees it, and reveal neither."""
+    import hashlib
+
+    name = f"{len(token)}:{token}{path}".encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(name, digest_size=32, person=b"accel-metadata").digest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredMetadata:
+    """One version of one file: the bytes that its handle is made of again.
+
+    Encoded, it is a head of fixed length, the etag, the file's last bytes, and a checksum over all that.
+    """
+
+    etag: str
+    """Strong, as the store wrote it."""
+    size: int
+    """Of the whole file, in bytes."""
+    data: bytes
+    """The file's last bytes: page indexes where they were at hand, and the footer; all of a small file."""
+    checked_at: float
+    """When the store last said that this is the current version (`time.time`, in seconds)."""
+
+    @classmethod
+    def of(
+        cls, handle: FileHandle, answers: list[Stash | Tail], *, checked_at: float
+    ) -> StoredMetadata | None:
+        """Return what to store of a file that was just opened by these answers; None without a strong etag."""
+        etag, size = handle.id.etag, handle.id.size
+        if etag is None or not _is_strong(etag) or not answers or not isinstance(answers[0], Tail):
+            return None
+        tail = answers[0]
+        if handle.tail_start >= tail.start:
+            data = bytes(tail.data[handle.tail_start - tail.start :])
+        else:
+            # The tail was too short for the footer, whose beginning is the one other answer.
+            parts = (
+                part for answer in answers[1:] if not isinstance(answer, Tail) for part in answer.values()
+            )
+            data = b"".join((*map(bytes, parts), bytes(tail.data)))
+        if len(data) != size - handle.tail_start:
+            return None
+        return cls(etag=etag, size=size, data=data, checked_at=checked_at)
+
+    def encode(self, key: bytes) -> bytes:
+        """Return the bytes of an entry."""
+        etag = self.etag.encode("utf-8", "surrogatepass")
+        head = _HEAD.pack(_MAGIC, _VERSION, len(etag), key, self.size, len(self.data), self.checked_at)
+        body = b"".join((head, etag, self.data))
+        return body + _checksum(body)
+
+    @classmethod
+    def decode(cls, entry: bytes, key: bytes) -> StoredMetadata | None:
+        """Return what an entry holds; None unless it is whole, undamaged, and the entry of that key."""
+        if len(entry) < _HEAD.size + _CHECKSUM_BYTES:
+            return None
+        magic, version, etag_length, own_key, size, length, checked_at = _HEAD.unpack_from(entry)
+        if (magic, version, own_key) != (_MAGIC, _VERSION, key):
+            return None
+        start = _HEAD.size + etag_length
+        if len(entry) != start + length + _CHECKSUM_BYTES or length > size or not math.isfinite(checked_at):
+            return None
+        if _checksum(memoryview(entry)[:-_CHECKSUM_BYTES]) != entry[-_CHECKSUM_BYTES:]:
+            return None
+        try:
+            etag = entry[_HEAD.size : start].decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            return None
+        data = entry[start : start + length]
+        return cls(etag=etag, size=size, data=data, checked_at=checked_at) if _is_strong(etag) else None
+
+    def reopen(self, steps: Steps[FileHandle]) -> FileHandle | None:
+        """Run the steps that open a file on these bytes; None where they need more."""
+        try:
+            next(steps)
+            steps.send(Tail(memoryview(self.data), self.size - len(self.data), self.size, self.etag))
+        except StopIteration as done:
+            handle: FileHandle = done.value
+            return handle
+        except AccelError:
+            return None
+        steps.close()
+        return None
+
+
+def _is_strong(etag: str) -> bool:
+    return bool(etag.strip('"')) and not is_weak(etag) and len(etag) <= _MOST_ETAG_BYTES
+
+
+def _checksum(data: bytes | memoryview) -> bytes:
+    import hashlib
+
+    return hashlib.blake2b(data, digest_size=_CHECKSUM_BYTES).digest()
+
+
+class CacheHome(Protocol):
+    """A place beyond this process for cache entries. Its methods block, raise nothing, and are called from any thread."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the entry of a key, which is then the most recently used; None where there is none."""
+        ...
+
+    def put(self, key: bytes, entry: bytes) -> None:
+        """Store an entry in place of what was there."""
+        ...
+
+    def drop(self, key: bytes) -> None:
+        """Remove one entry, if it is there."""
+        ...
+
+    def note(self, problem: str) -> None:
+        """Remember that something is wrong with the home, or with an entry of it."""
+        ...
+
+    def problem(self) -> str | None:
+        """Return the first thing that went wrong, once."""
+        ...
+
+    def count(self, *, hit: bool) -> None:
+        """Count one lookup that did, or did not, save the reading of a file's metadata."""
+        ...
+
 
 class Disk:
-    """The entries in one directory, the least recently used going first. For use by several threads.
+    """A `CacheHome` in a directory, shared by all processes of one user; the least recently used entry is evicted first.
+
+    An entry appears whole, by a rename; one that vanishes while it is read was not there.
 
     Parameters
     ----------
@@ -41,19 +180,22 @@ class Disk:
     """
 
     def __init__(self, directory: str, *, limit: int) -> None:
-        self._directory = os.path.abspath(os.path.expanduser(directory))
+        self.directory = os.path.abspath(os.path.expanduser(directory))
         self._limit = limit
         self._lock = threading.Lock()
-        # What the entries hold, as far as is known here, and what of it was written since the last look.
+        # What the entries hold, as far as this process knows, and what of it was written since the last look.
         self._total: int | None = None
         self._since = 0
         self._problem: str | None = None
-        self._told = False
+        self._is_reported = False
         self.hits = 0
         self.misses = 0
 
-    def read(self, key: bytes) -> Kept | None:
-        """The entry of a key, which is then the most recently used; None where there is none to be used."""
+    def __str__(self) -> str:
+        return f"directory {self.directory}"
+
+    def get(self, key: bytes) -> bytes | None:
+        """See `CacheHome.get`."""
         try:
             if not self._usable(create=False):
                 return None
@@ -62,11 +204,7 @@ class Disk:
                 found = os.fstat(file.fileno())
                 if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
                     return None
-                blob = file.read(found.st_size + 1) if found.st_size <= self._limit else b""
-                kept = decode(blob, key)
-                if kept is None:
-                    self._note(f"an entry of the cache directory {self._directory} is damaged, and not used")
-                    return None
+                entry = file.read(found.st_size + 1) if found.st_size <= self._limit else b""
                 with contextlib.suppress(OSError):  # read-only, it serves all the same
                     os.utime(file.fileno())
         except FileNotFoundError:
@@ -74,35 +212,28 @@ class Disk:
         except OSError as error:
             self._fail(error)
             return None
-        return kept
+        return entry
 
-    def write(self, key: bytes, kept: Kept) -> None:
-        """Keep an entry, in place of what was there; one above the limit is not kept."""
-        blob = encode(kept, key)
-        if len(blob) > self._limit:
+    def put(self, key: bytes, entry: bytes) -> None:
+        """See `CacheHome.put`; an entry above the limit is not stored."""
+        if len(entry) > self._limit:
             return
         try:
             if not self._usable():
                 return
-            self._make_room(len(blob))
-            self._put(key, blob)
+            self._make_room(len(entry))
+            self._write(key, entry)
         except OSError as error:
             self._fail(error)
 
-    def confirm(self, key: bytes, etag: str, checked_at: float) -> None:
-        """Note that the store has said of this version, at that time, that it is the current one."""
-        kept = self.read(key)
-        if kept is not None and kept.etag == etag and kept.checked_at < checked_at:
-            self.write(key, replace(kept, checked_at=checked_at))
-
     def drop(self, key: bytes) -> None:
-        """Remove one entry, if it is there."""
+        """See `CacheHome.drop`."""
         with contextlib.suppress(OSError):
             if self._usable(create=False):
                 os.unlink(self._path(key))
 
     def clear(self) -> None:
-        """Remove all entries, whichever process they are of."""
+        """Remove all entries, whichever process wrote them."""
         with contextlib.suppress(OSError):
             if self._usable(create=False):
                 for _, _, path in self._entries():
@@ -112,55 +243,60 @@ class Disk:
             self._total = None
 
     def nbytes(self) -> int:
-        """What all entries hold now."""
+        """Return what all entries hold now."""
         with contextlib.suppress(OSError):
             return sum(size for _, size, _ in self._entries())
         return 0
 
     def count(self, *, hit: bool) -> None:
-        """Count one look that did, or did not, save the reading of a file's metadata."""
+        """See `CacheHome.count`."""
         with self._lock:
             self.hits += hit
             self.misses += not hit
 
-    def problem(self) -> str | None:
-        """The first thing that went wrong, told once."""
+    def note(self, problem: str) -> None:
+        """See `CacheHome.note`."""
         with self._lock:
-            if self._problem is None or self._told:
+            self._problem = self._problem or problem
+
+    def problem(self) -> str | None:
+        """See `CacheHome.problem`."""
+        with self._lock:
+            if self._problem is None or self._is_reported:
                 return None
-            self._told = True
+            self._is_reported = True
             return self._problem
 
     def _path(self, key: bytes) -> str:
-        return os.path.join(self._directory, f"{key.hex()}.meta")
+        return os.path.join(self.directory, f"{key.hex()}.meta")
 
     def _usable(self, *, create: bool = True) -> bool:
         """Whether nobody else can have put anything there: who writes entries decides what rows come out."""
         try:
-            found = os.stat(self._directory)
+            found = os.stat(self.directory)
         except FileNotFoundError:
             if not create:
                 return False
-            os.makedirs(self._directory, mode=0o700, exist_ok=True)
-            found = os.stat(self._directory)
+            os.makedirs(self.directory, mode=0o700, exist_ok=True)
+            found = os.stat(self.directory)
         if not stat.S_ISDIR(found.st_mode):
-            self._note(f"{self._directory} is no directory: nothing is cached there")
+            self.note(f"{self.directory} is no directory: nothing is cached there")
             return False
         if found.st_uid != os.geteuid() or found.st_mode & 0o022:
-            self._note(
-                f"others can write to {self._directory}: nothing is cached there "
+            self.note(
+                f"others can write to {self.directory}: nothing is cached there "
                 "(name a directory in it that does not exist yet)"
             )
             return False
         return True
 
-    def _put(self, key: bytes, blob: bytes) -> None:
-        beside = os.path.join(self._directory, f".{key.hex()}.{os.urandom(8).hex()}.tmp")
+    def _write(self, key: bytes, entry: bytes) -> None:
+        beside = os.path.join(self.directory, f".{key.hex()}.{os.urandom(8).hex()}.tmp")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         handle = os.open(beside, flags, 0o600)
         try:
             with open(handle, "wb") as file:
-                file.write(blob)
+                file.write(entry)
             os.replace(beside, self._path(key))
         except BaseException:
             with contextlib.suppress(OSError):
@@ -168,7 +304,7 @@ class Disk:
             raise
 
     def _make_room(self, incoming: int) -> None:
-        """Remove what was used the longest ago until there is room for so many bytes more."""
+        """Evict the least recently used entries until there is room for so many bytes more."""
         with self._lock:
             self._since += incoming
             if self._total is not None and self._since <= self._limit // _LOOK_AGAIN:
@@ -188,9 +324,9 @@ class Disk:
             self._total, self._since = total, 0
 
     def _entries(self) -> Iterator[tuple[int, int, str]]:
-        """When each entry was used last, its bytes, its path; what is not ours is passed over."""
+        """Yield when each entry was used last, its bytes and its path; files that are not ours are passed over."""
         abandoned = time.time() - _ABANDONED_SECONDS
-        with os.scandir(self._directory) as listing:
+        with os.scandir(self.directory) as listing:
             for item in listing:
                 with contextlib.suppress(OSError):
                     if _ENTRY.fullmatch(item.name):
@@ -203,8 +339,4 @@ class Disk:
                         os.unlink(item.path)
 
     def _fail(self, error: OSError) -> None:
-        self._note(f"the cache directory {self._directory} cannot be used: {error.strerror or error}")
-
-    def _note(self, problem: str) -> None:
-        with self._lock:
-            self._problem = self._problem or problem
+        self.note(f"the cache directory {self.directory} cannot be used: {error.strerror or error}")

@@ -1,91 +1,101 @@
 """Whether what is cached of a file may be used: it is young enough, or the store says that it is current.
 
-Memory comes first, then the disk; `Cache.max_age` holds for both.
+`Cache.max_age` holds for memory and disk alike. A cache cannot know of an overwrite by somebody else; objects that this
+process has put are noted here, and what was cached of them before is not used without asking the store.
 """
 
 from __future__ import annotations
 
 import math
+import threading
 import time
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection, Generator
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from accel.cache.cache import Cache, file_key
-from accel.cache.disk_entry import Kept, entry_key, kept_of, reopen
-from accel.cache.written import written_since
+from cachetools import LRUCache
+
+from accel.cache.cache import Cache, CacheKey, Entry, file_key
+from accel.errors import StoreError
 from accel.metrics import Metrics
+from accel.options import MIB
 from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
-from accel.planning.need import Steps, Tail
+from accel.planning.read_request import ReadRequest, Steps, Tail, TailRequest
 from accel.ranges import ObjectId, Stash
 from accel.store.client import Client
 from accel.store.fetch import same_etag
+from accel.store.range_store import Writer
 from accel.store.threads import DISK
 
 if TYPE_CHECKING:
-    from accel.cache.disk import Disk
+    from accel.cache.disk import CacheHome, StoredMetadata
 
-__all__ = ["HeldFiles"]
+__all__ = ["PART_BYTES", "MetadataFreshness", "put_object", "recorded", "written_since"]
+
+PART_BYTES: Final = 8 * MIB
+"""What the parts of an object are best cut to: a multipart upload then sends each as it comes."""
+
+_MOST: Final = 4096
+"""Objects that are remembered one by one."""
 
 
-class HeldFiles:
-    """The cached metadata of files, as one scan asks for it. Used on the I/O loop."""
+class MetadataFreshness:
+    """Decides for one scan which cached metadata it may use. Used on the I/O loop."""
 
     def __init__(self, cache: Cache, metrics: Metrics) -> None:
         self._cache = cache
         self._metrics = metrics
-        self._doubted: dict[int, FileHandle] | None = None
-        """Those that were used as a listing has it which is still to be confirmed."""
+        # Handles used by a listing that is still to be confirmed; None where nothing is assumed.
+        self._assumed: dict[int, FileHandle] | None = None
         self._listed_at = -math.inf
 
     def note_listing(self, moment: float) -> None:
-        """The etags that files come with from here on were asked of the store at that moment of the monotonic clock, or
-        later."""
+        """Note when, by the monotonic clock, the store was asked for the etags that files come with from here on."""
         self._listed_at = moment
 
-    def doubt(self) -> None:
-        """From here on files are assumed to be what they were: what is cached of them is used unasked, and not taken for
-        checked."""
-        self._doubted = {}
+    def assume_current(self) -> None:
+        """Use cached metadata without asking from here on, until `confirm_assumed` says whether that was right."""
+        self._assumed = {}
 
     @property
-    def doubted(self) -> Collection[FileHandle]:
-        """What was used so far without being known to hold."""
-        return (self._doubted or {}).values()
+    def assumed(self) -> Collection[FileHandle]:
+        """The handles that were used so far without being known to be current."""
+        return (self._assumed or {}).values()
 
-    def bear_out(self, moment: float) -> None:
-        """What was assumed is known to have held at a moment of the monotonic clock, and the rest to be as listed."""
-        doubted, self._doubted, self._listed_at = self._doubted or {}, None, moment
-        for handle in doubted.values():
+    def confirm_assumed(self, moment: float) -> None:
+        """Take what was assumed for checked at a moment of the monotonic clock, and files to be as listed from here on."""
+        assumed, self._assumed, self._listed_at = self._assumed or {}, None, moment
+        for handle in assumed.values():
             handle.checked_at = max(handle.checked_at, moment)
 
-    def stands(self, client: Client, handle: FileHandle, moment: float) -> bool:
-        """Whether a handle in use was of the current version at a moment, as far as this scan can tell."""
-        if self._doubted is not None and id(handle) in self._doubted:
+    def was_current(self, client: Client, handle: FileHandle, moment: float) -> bool:
+        """Return whether a handle in use was of the current version at a moment, as far as this scan can tell."""
+        if self._assumed is not None and id(handle) in self._assumed:
             return True
-        return self.fresh(client, handle, moment)
+        return self.is_fresh(client, handle, moment)
 
-    def fresh(self, client: Client, handle: FileHandle, now: float) -> bool:
-        """Whether a handle is young enough at `now` (monotonic clock) to be used unasked, and the file was not
-        written by this process since."""
-        return self._young(handle, now) and not written_since(
+    def is_fresh(self, client: Client, handle: FileHandle, now: float) -> bool:
+        """Return whether a handle is young enough at `now` (monotonic clock) to be used without asking, and this
+        process has not written the file since."""
+        return self._is_young(handle, now) and not written_since(
             client.root, handle.id.path, moment=handle.checked_at
         )
 
-    def _young(self, handle: FileHandle, now: float) -> bool:
+    def _is_young(self, handle: FileHandle, now: float) -> bool:
         return handle.checked_at > now or now - handle.checked_at < self._cache.max_age
 
-    def is_in_doubt(self, client: Client, file: FileEntry) -> bool:
-        """Whether a file is cached, too old to be used unasked, and nothing else is known against it."""
+    def is_stale(self, client: Client, file: FileEntry) -> bool:
+        """Return whether a file is cached, too old to be used without asking, and nothing else speaks against it."""
         handle = self._cache.peek(file_key(client.token, file.path))
         if not isinstance(handle, FileHandle) or handle.etag is None:
             return False
         written = written_since(client.root, file.path, moment=handle.checked_at)
-        return not written and not self._young(handle, time.monotonic())
+        return not written and not self._is_young(handle, time.monotonic())
 
-    async def ask_after(self, client: Client, file: FileEntry) -> tuple[FileHandle, int] | None:
-        """What is cached of a file, and the round trips it took to know that it is current; None where it is not."""
+    async def revalidate(self, client: Client, file: FileEntry) -> tuple[FileHandle, int] | None:
+        """Return what is cached of a file, and the round trips it took to know that it is current; None where it is not."""
         handle = self._cache.peek(file_key(client.token, file.path))
         if not isinstance(handle, FileHandle):
             return None
@@ -95,36 +105,36 @@ class HeldFiles:
             return None
         return handle, trips
 
-    def vouched(self, client: Client, handle: FileHandle, *, file: FileEntry, now: float) -> bool:
-        """Whether a cached handle may be used unasked: it is young, or a listing has just shown the same version, or that
-        is assumed."""
+    def is_usable(self, client: Client, handle: FileHandle, *, file: FileEntry, now: float) -> bool:
+        """Return whether a cached handle may be used without asking: it is young, or a listing has just shown the same
+        version, or that is assumed."""
         etag = handle.etag
         if etag is None or (file.size is not None and file.size != handle.size):
             return False
         if file.etag is None:
-            fresh = self.fresh(client, handle, now)
-            if fresh or self._doubted is None:
+            fresh = self.is_fresh(client, handle, now)
+            if fresh or self._assumed is None:
                 return fresh
         # A listing that has just shown another etag leaves it in doubt, however young it is.
         same = file.etag is None or same_etag(file.etag, etag)
-        if same and self._doubted is not None:
-            self._doubted[id(handle)] = handle
+        if same and self._assumed is not None:
+            self._assumed[id(handle)] = handle
         elif same:
-            # Of long ago where the scan has been taken from slowly.
+            # The listing may be of long ago, where the caller takes batches slowly.
             handle.checked_at = max(handle.checked_at, self._listed_at)
         return same
 
     async def confirm(self, client: Client, handle: FileHandle, file: FileEntry, now: float) -> int | None:
-        """The round trips it took to know that a cached handle may be used; None where it may not."""
+        """Return the round trips it took to know that a cached handle may be used; None where it may not."""
         known = handle.id
         if known.etag is None or (file.size is not None and file.size != known.size):
             return None
-        if self.vouched(client, handle, file=file, now=now):
+        if self.is_usable(client, handle, file=file, now=now):
             return 0
-        key = ("current", client.token, known)
+        key = CacheKey(client.token, known.path, known, Entry.CURRENT)
         while True:
             led: list[bool] = []
-            asked_at = await self._cache.flights.share(key, partial(self._ask, client, known, led))
+            asked_at = await self._cache.single_flight.share(key, partial(self._ask, client, known, led))
             if asked_at is None:
                 return None
             handle.checked_at = max(handle.checked_at, asked_at)
@@ -132,87 +142,188 @@ class HeldFiles:
                 await self._note_check(client, handle)
                 return 1
             # Who joined another's question, asked before, may have to ask whether the answer still holds.
-            if asked_at >= now or self.fresh(client, handle, now):
+            if asked_at >= now or self.is_fresh(client, handle, now):
                 return 1
 
     async def _ask(self, client: Client, known: ObjectId, led: list[bool]) -> float | None:
-        """When the store was asked about a version that is current; None where it is not."""
+        """Return when the store was asked about a version that is current; None where it is not."""
         led.append(True)
         asked_at = time.monotonic()
         return asked_at if await client.revalidate(known, metrics=self._metrics) else None
 
-    async def recall(
+    async def load(
         self, client: Client, file: FileEntry, steps: Steps[FileHandle]
     ) -> tuple[FileHandle, int] | None:
-        """The handle of a file whose metadata is on disk and may be used, and the round trips to know that.
+        """Return the handle of a file whose metadata is on disk and may be used, and the round trips to know that.
 
         `steps` are those that open the file; they are run on the bytes of the disk.
         """
         disk = self._cache.disk_for(client.token)
         if disk is None:
             return None
-        key = entry_key(client.token, file.path)
+        key = _entry_key(client, file.path)
         now, wall = time.monotonic(), time.time()
-        kept = await DISK.run(disk.read, key)
+        stored = await DISK.run(_read, disk, key)
         self._warn_of(disk)
         found = None
-        if kept is not None:
-            age = wall - kept.checked_at
+        if stored is not None:
+            age = wall - stored.checked_at
             # A clock that was set back says nothing about the age: then the store is asked.
             checked_at = now - age if age >= 0 else -math.inf
-            found = await self._use(client, file, kept, steps, checked_at)
+            found = await self._use(client, file, stored, steps, checked_at)
             if found is None:
                 disk.drop(key)
         disk.count(hit=found is not None)
         return found
 
-    async def keep(self, client: Client, handle: FileHandle, seen: list[Stash | Tail]) -> None:
-        """Put on disk what a file was just opened by."""
+    async def store(self, client: Client, handle: FileHandle, answers: list[Stash | Tail]) -> None:
+        """Put on disk, if there is one, the bytes that a file was just opened by."""
         disk = self._cache.disk_for(client.token)
-        kept = None if disk is None else kept_of(handle, seen, checked_at=_wall(handle.checked_at))
-        if disk is not None and kept is not None:
-            await DISK.run(disk.write, entry_key(client.token, handle.id.path), kept)
+        if disk is None:
+            return
+        from accel.cache.disk import StoredMetadata
+
+        stored = StoredMetadata.of(handle, answers, checked_at=_wall_time(handle.checked_at))
+        if stored is not None:
+            key = _entry_key(client, handle.id.path)
+            await DISK.run(lambda: disk.put(key, stored.encode(key)))
             self._warn_of(disk)
 
     def forget(self, client: Client, path: str) -> None:
         """Drop what is cached of a file, in memory and on disk."""
         self._cache.drop(file_key(client.token, path))
-        self._cache.data_tier.drop(client.token, path)
+        self._cache.byte_tier.drop(client.token, path)
         disk = self._cache.disk_for(client.token)
         if disk is not None:
-            disk.drop(entry_key(client.token, path))
+            disk.drop(_entry_key(client, path))
 
     async def _use(
-        self, client: Client, file: FileEntry, kept: Kept, steps: Steps[FileHandle], checked_at: float
+        self,
+        client: Client,
+        file: FileEntry,
+        stored: StoredMetadata,
+        steps: Steps[FileHandle],
+        checked_at: float,
     ) -> tuple[FileHandle, int] | None:
-        if file.etag is not None and not same_etag(file.etag, kept.etag):
+        if file.etag is not None and not same_etag(file.etag, stored.etag):
             return None
-        handle = reopen(kept, steps)
+        handle = stored.reopen(steps)
         if handle is None:
             return None
         now = time.monotonic()
         handle.checked_at = checked_at
-        stale = not self.fresh(client, handle, now)
+        stale = not self.is_fresh(client, handle, now)
         trips = await self.confirm(client, handle, file, now)
         if trips is None:
             return None
-        if stale and not trips and self._doubted is None:
+        if stale and not trips and self._assumed is None:
             await self._note_check(client, handle)  # the listing was the check
         return handle, trips
 
     async def _note_check(self, client: Client, handle: FileHandle) -> None:
         disk, etag = self._cache.disk_for(client.token), handle.id.etag
         if disk is not None and etag is not None:
-            key = entry_key(client.token, handle.id.path)
-            await DISK.run(disk.confirm, key, etag, _wall(handle.checked_at))
+            key = _entry_key(client, handle.id.path)
+            await DISK.run(_confirm, disk, key, etag, _wall_time(handle.checked_at))
             self._warn_of(disk)
 
-    def _warn_of(self, disk: Disk) -> None:
+    def _warn_of(self, disk: CacheHome) -> None:
         problem = disk.problem()
         if problem is not None:
             self._metrics.warn(problem)
 
 
-def _wall(monotonic: float) -> float:
-    """The wall-clock time of a moment of the monotonic clock."""
+def _entry_key(client: Client, path: str) -> bytes:
+    from accel.cache.disk import entry_key
+
+    return entry_key(client.token, path)
+
+
+def _read(home: CacheHome, key: bytes) -> StoredMetadata | None:
+    from accel.cache.disk import StoredMetadata
+
+    entry = home.get(key)
+    if entry is None:
+        return None
+    stored = StoredMetadata.decode(entry, key)
+    if stored is None:
+        home.note(f"an entry of the cache {home} is damaged, and not used")
+    return stored
+
+
+def _confirm(home: CacheHome, key: bytes, etag: str, checked_at: float) -> None:
+    """Note that the store has said of this version, at that time, that it is the current one."""
+    stored = _read(home, key)
+    if stored is not None and stored.etag == etag and stored.checked_at < checked_at:
+        home.put(key, replace(stored, checked_at=checked_at).encode(key))
+
+
+def _wall_time(monotonic: float) -> float:
+    """Return the wall-clock time of a moment of the monotonic clock."""
     return time.time() - (time.monotonic() - monotonic)
+
+
+class _Written(LRUCache[tuple[str, str], float]):
+    """When objects were written last, by root and path; and the latest moment of those that were evicted."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self.others = -math.inf
+
+    def popitem(self) -> tuple[tuple[str, str], float]:
+        key, moment = super().popitem()
+        self.others = max(self.others, moment)
+        return key, moment
+
+
+_written = _Written(_MOST)
+_lock = threading.Lock()
+
+
+def written_since(root: str, path: str, *, moment: float) -> bool:
+    """Return whether this process may have written an object at or after a moment of the monotonic clock.
+
+    Once it has written more objects than are remembered, that is also true of some that it has not written.
+    """
+    if not _written:
+        return False
+    with _lock:
+        return moment <= max(_written.get((root, path), _written.others), _written.others)
+
+
+async def put_object(
+    client: Client, path: str, *, parts: AsyncIterator[bytes], size: int, if_match: str | None = None
+) -> None:
+    """Put an object, as `Writer.write` does; nothing cached of it is used any more before the store was asked.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be written to, or did not take the object. Either version may be there then.
+    """
+    writer = client.store
+    if not isinstance(writer, Writer):
+        raise StoreError("this store cannot be written to", path=path)
+    try:
+        await writer.write(path, parts, size=size, if_match=if_match)
+    finally:
+        with _lock:
+            _written[client.root, path] = time.monotonic()
+
+
+def recorded(steps: Steps[FileHandle], answers: list[Stash | Tail]) -> Steps[FileHandle]:
+    """Return the same steps; all that they are answered is in `answers` at the end."""
+    answers.clear()
+
+    def recording() -> Generator[ReadRequest | TailRequest, Stash | Tail, FileHandle]:
+        try:
+            need = next(steps)
+            while True:
+                answer = yield need
+                answers.append(answer)
+                need = steps.send(answer)
+        except StopIteration as done:
+            handle: FileHandle = done.value
+            return handle
+
+    return recording()

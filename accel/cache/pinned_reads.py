@@ -1,4 +1,4 @@
-"""Reads of one version of one object: from the data cache, or in one round trip that others share."""
+"""Reads of one version of one object: from the byte tier, or in one round trip that others share."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from accel.arrays import own_copy
-from accel.cache.cache import Cache
-from accel.errors import ObjectChangedError
+from accel.cache.cache import Cache, CacheKey, Entry
+from accel.coalesce import Merging
+from accel.errors import ObjectChangedError, StoreError
 from accel.metrics import Metrics
-from accel.planning.coalesce import Merging
+from accel.options import MIB
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Stash, Want
 from accel.store.client import Client
 from accel.store.location import LOCAL_ROOT
@@ -17,13 +18,15 @@ from accel.store.range_store import is_weak
 from accel.store.threads import WORK
 
 if TYPE_CHECKING:
-    from accel.cache.data_cache import Held
+    from accel.cache.byte_tier import CachedRange
 
 __all__ = ["PinnedReads"]
 
-# A part of a larger answer is copied, that the rest of it may go; and whatever is no longer than this: a
-# transport may have handed out a piece of its buffer.
+# A part of a larger answer is copied, so that the rest of it may go; and whatever is no longer than this: a transport
+# may have handed out a piece of its buffer.
 _COPIED = 512 * 1024
+# A range that somebody else read is copied out of an answer that is more than so many times as long.
+_SLACK = 2
 _DATA = (Kind.PAGE, Kind.CHUNK, Kind.DICTIONARY)
 
 
@@ -37,12 +40,12 @@ class PinnedReads:
     file : ObjectId
     metrics : Metrics
     current : bool
-        Whether the version is known to be the current one, as far as `Cache.max_age` asks: what was read of it
-        before may stand for it then. Otherwise each read asks the store.
+        Whether the version is known to be the current one, as far as `Cache.max_age` asks: what was read of it before
+        may stand for it then. Otherwise each read asks the store.
     merging : Merging, optional
         How ranges become requests.
     dictionaries : bool
-        Whether dictionary pages are kept here. Those of lookups have a place of their own among the metadata.
+        Whether dictionary pages are stored in the byte tier. Those of lookups are in the metadata tier.
     """
 
     def __init__(
@@ -58,25 +61,25 @@ class PinnedReads:
     ) -> None:
         self._client = client
         self._merging = merging
-        self._kept_apart = () if dictionaries else (Kind.DICTIONARY,)
+        self._dictionaries = dictionaries
         self._cache = cache
         self._file = file
         self._metrics = metrics
         strong = file.etag is not None and not is_weak(file.etag)
         self.shares = current and strong
-        """What others read of this version may stand for what is asked here."""
+        """Whether what others read of this version may stand for what is asked here."""
         # The kernel caches local files.
-        self._keeps = self.shares and cache.data > 0 and client.root != LOCAL_ROOT
+        self._caches = self.shares and cache.data > 0 and client.root != LOCAL_ROOT
 
     def missing(self, want: Want) -> ByteRange | None:
-        """What of a range has to be asked for: all, none, or what lies between parts that are cached."""
-        if not self._keeps:
+        """Return what has to be fetched of a range: all, none, or what lies between parts that are cached."""
+        if not self._caches:
             return want.range
-        return self._cache.data_tier.missing(self._client.token, self._file, want.range)
+        return self._cache.byte_tier.missing(self._client.token, self._file, want.range)
 
     async def read(self, wants: Sequence[Want]) -> tuple[Stash, int]:
-        """The wanted bytes, and the round trips that they took: none or one, and one more where another's read
-        that was to bring them did not.
+        """Return the wanted bytes, and the round trips that they took: none or one, and one more where another's read
+        that was to bring them failed.
 
         Raises
         ------
@@ -84,98 +87,111 @@ class PinnedReads:
             What was cached of the object is forgotten then.
         StoreError
         """
-        held = self._find(wants) if self._keeps else {}
-        asked: list[Want] = []
+        cached = self._find(wants) if self._caches else {}
+        fetched: list[Want] = []
         stash: dict[ReadKey, memoryview] = {}
         for want in wants:
-            rest = held.get(want.key)
-            if rest is None:
-                asked.append(want)
-            elif rest.missing is None:
-                stash[want.key] = rest.complete(None)
+            part = cached.get(want.key)
+            if part is None:
+                fetched.append(want)
+            elif part.missing is None:
+                stash[want.key] = part.complete(None)
             else:
-                asked.append(Want(want.key, rest.missing))
-        if not asked:
+                fetched.append(Want(want.key, part.missing))
+        if not fetched:
             return stash, 0
         try:
-            came, trips = await self._ask(asked)
+            came, trips = await self._share(fetched) if self.shares else (await self._fetch(fetched), 1)
         except ObjectChangedError:
-            self._cache.data_tier.drop(self._client.token, self._file.path)
+            self._cache.byte_tier.drop(self._client.token, self._file.path)
             raise
-        if not held:
+        if not cached:
             return came, trips
-        for want in asked:
-            rest = held.get(want.key)
-            stash[want.key] = came[want.key] if rest is None else rest.complete(came[want.key])
+        for want in fetched:
+            part = cached.get(want.key)
+            stash[want.key] = came[want.key] if part is None else part.complete(came[want.key])
         return stash, trips
 
-    def _find(self, wants: Sequence[Want]) -> dict[ReadKey, Held]:
-        """What is held of the wants, of which not everything is to be asked for."""
-        tier, found, hits, nbytes = self._cache.data_tier, {}, 0, 0
-        parts = tier.find_all(self._client.token, self._file, wanted=[want.range for want in wants])
-        for want, held in zip(wants, parts, strict=True):
-            if held.before or held.after:
-                found[want.key] = held
-                hits += held.missing is None
-                nbytes += held.nbytes
+    def _find(self, wants: Sequence[Want]) -> dict[ReadKey, CachedRange]:
+        """Return what is cached of the wants of which anything is."""
+        found, hits, nbytes = {}, 0, 0
+        ranges = [want.range for want in wants]
+        parts = self._cache.byte_tier.find(self._client.token, self._file, ranges)
+        for want, part in zip(wants, parts, strict=True):
+            if part.before or part.after:
+                found[want.key] = part
+                hits += part.missing is None
+                nbytes += part.nbytes
         if nbytes:
             self._metrics.add("data_hits", hits)
             self._metrics.add("cached_bytes", nbytes)
         return found
 
-    async def _ask(self, wants: Sequence[Want]) -> tuple[Stash, int]:
-        if not self.shares:
-            return await self._load(wants), 1
-        # Whoever wants the same of the same version meanwhile gets the same answer.
-        file = self._file
-        version = (self._client.token, file.path, file.size, file.etag)
-        return await self._cache.shared_reads.read(version, wants, self._load)
+    async def _share(self, wants: Sequence[Want]) -> tuple[Stash, int]:
+        """Fetch the ranges that nobody is fetching of this version; wait for the others.
 
-    async def _load(self, wants: Sequence[Want]) -> Stash:
+        Where another's read fails, everything is fetched here: nobody fails by what happened to somebody else.
+        """
+        token, file = self._client.token, self._file
+        keys = [CacheKey(token, file.path, (file.size, file.etag), Entry.PAGES, want.range) for want in wants]
+        # One range may be wanted by two keys.
+        by_key = dict(zip(keys, wants, strict=True))
+        own: set[CacheKey] = set()
+        own_failure: Exception | None = None
+
+        async def fetch(led: Sequence[CacheKey]) -> dict[CacheKey, memoryview]:
+            nonlocal own_failure
+            own.update(led)
+            try:
+                stash = await self._fetch([by_key[key] for key in led])
+            except Exception as error:
+                own_failure = error
+                raise
+            return {key: stash[by_key[key].key] for key in led}
+
+        try:
+            found = await self._cache.single_flight.share_all(keys, fetch)
+        except StoreError:
+            if own_failure is not None:
+                raise
+            return await self._fetch(wants), 2
+        stash = {
+            want.key: found[key] if key in own else _without_slack(found[key])
+            for key, want in zip(keys, wants, strict=True)
+        }
+        return stash, 1
+
+    async def _fetch(self, wants: Sequence[Want]) -> Stash:
         stash = await self._client.read(
             self._file.path, wants, pin=self._file, metrics=self._metrics, merging=self._merging
         )
-        if self._keeps:
-            await self._keep(wants, stash)
+        if self._caches:
+            await self._store(wants, stash)
         return stash
 
-    async def _keep(self, wants: Sequence[Want], stash: Stash) -> None:
-        data = [want for want in wants if want.key.kind not in self._kept_apart]
-        tier, token = self._cache.data_tier, self._client.token
-        came = self._metrics.bytes_by_kind
+    async def _store(self, wants: Sequence[Want], stash: Stash) -> None:
+        """Put what was fetched into the byte tier, as far as that admits it."""
+        if not self._dictionaries:
+            wants = [want for want in wants if want.key.kind is not Kind.DICTIONARY]
+        tier, token, came = self._cache.byte_tier, self._client.token, self._metrics.bytes_by_kind
         so_far = sum(came.get(kind, 0) for kind in _DATA)
-        ranges = [want.range for want in data]
-        known = tier.admit(token, self._file, ranges, so_far=so_far)
-        if known is None:
-            for want in data:
-                view = stash[want.key]
-                own = view.nbytes > _COPIED and memoryview(view.obj).nbytes == view.nbytes
-                tier.keep(token, self._file, want.range.start, view if own else memoryview(bytes(view)))
-            return
-        for again in (True, False) if tier.has_room(ranges, so_far=so_far) else (True,):
-            kept = [want for want, one in zip(data, known, strict=True) if one is again]
-            # Copying many would hold up the loop.
-            for start, view in await WORK.run(_own_parts, kept, stash) if kept else ():
-                tier.keep(token, self._file, start, view, known=again)
+        admitted = tier.admit(token, self._file, [want.range for want in wants], so_far=so_far)
+        stored = [want for want, is_admitted in zip(wants, admitted, strict=True) if is_admitted]
+        views = [stash[want.key] for want in stored]
+        if sum(view.nbytes for view in views) > MIB:  # to copy so much would hold up the loop
+            views = await WORK.run(lambda: list(map(_own_part, views)))
+        else:
+            views = list(map(_own_part, views))
+        for want, view in zip(stored, views, strict=True):
+            tier.put(token, self._file, want.range.start, view)
 
 
-def _own_parts(wants: Sequence[Want], stash: Stash) -> list[tuple[int, memoryview]]:
-    """What came for the wants, apart from what else came: whole answers, where nothing else is in them, else copies."""
-    parts: list[tuple[int, memoryview]] = []
-    run: list[tuple[int, memoryview]] = []
-    for want in sorted(wants, key=lambda want: want.range):
-        view = stash[want.key]
-        if run and (view.obj is not run[0][1].obj or want.range.start != run[-1][0] + run[-1][1].nbytes):
-            parts += _own_run(run)
-            run = []
-        run.append((want.range.start, view))
-    return parts + _own_run(run)
+def _own_part(view: memoryview) -> memoryview:
+    """Return the bytes in memory of their own: in Python's, as what the cache holds is not the scan's."""
+    is_whole = view.nbytes > _COPIED and memoryview(view.obj).nbytes == view.nbytes
+    return view if is_whole else memoryview(bytes(view))
 
 
-def _own_run(run: Sequence[tuple[int, memoryview]]) -> list[tuple[int, memoryview]]:
-    """Of neighbours in one buffer: that buffer, where it is no more than they are."""
-    start, first = run[0]
-    whole = memoryview(first.obj)
-    if _COPIED < whole.nbytes == sum(view.nbytes for _, view in run):
-        return [(start, whole.cast("B").toreadonly())]
-    return [(at, memoryview(own_copy(view))) for at, view in run]
+def _without_slack(view: memoryview) -> memoryview:
+    """Return the bytes without keeping much else in memory."""
+    return view if memoryview(view.obj).nbytes <= _SLACK * view.nbytes else memoryview(own_copy(view))

@@ -4,32 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Hashable
+from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from accel.store.calls import see
-from accel.store.faults import one_of
+from accel.store.request_errors import own_copy_of
+from accel.store.tasks import see
 
-__all__ = ["Flights"]
+__all__ = ["SingleFlight"]
+
+K = TypeVar("K", bound=Hashable)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Flight:
-    """One load under way, and how many wait for it."""
+    """One load under way, of one key or of several at once."""
 
-    task: asyncio.Future[Any]
+    future: asyncio.Future[Any]
+    keys: Sequence[Hashable]
+    is_batch: bool
+    """The future holds a mapping by key."""
     waiters: int = 0
 
+    def value(self, key: Hashable) -> Any:
+        result = self.future.result()
+        return result[key] if self.is_batch else result
 
-class Flights:
-    """Runs a load once for all who ask for its key before it ends. Loops do not share; threads may.
+
+class SingleFlight:
+    """Runs a load once for all who ask for its key before it ends. Event loops do not share; threads may.
 
     Notes
     -----
-    A failure goes to all who wait, an AccelError to each as its own copy. One waiter cancelled leaves the load to the
-    others; with the last one the load is cancelled too, and has ended when that waiter goes on.
+    A failure goes to all who wait, an AccelError to each as its own copy. A waiter that is cancelled leaves the load to
+    the others; with the last one the load is cancelled too, and has ended when that waiter goes on.
     """
 
     def __init__(self) -> None:
@@ -40,68 +48,99 @@ class Flights:
         return len(self._flights)
 
     async def share(self, key: Hashable, load: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """What `load` returns, called here or by whoever asked for the key first."""
+        """Return what `load` returns, called here or by whoever asked for the key first."""
         loop = asyncio.get_running_loop()
-        flight_key = (id(loop), key)
         with self._lock:
-            flight = self._flights.get(flight_key)
+            flight = self._under_way(loop, key)
             if flight is None:
-                flight = _Flight(loop.create_task(load()))
-                self._flights[flight_key] = flight
-                flight.task.add_done_callback(lambda task: self._landed(flight_key, task))
+                flight = self._start(loop, _Flight(loop.create_task(load()), (key,), is_batch=False))
             flight.waiters += 1
-        landed: asyncio.Future[None] = loop.create_future()
-        flight.task.add_done_callback(partial(_tell, landed))
-        try:
-            await landed
-        except asyncio.CancelledError:
-            if flight.waiters == 1 and not flight.task.done():
-                with self._lock:
-                    self._flights.pop(flight_key, None)  # whoever asks now starts anew
-                flight.task.cancel()
-                await asyncio.wait((flight.task,))
-            raise
-        finally:
-            flight.waiters -= 1
-        error = None if flight.task.cancelled() else flight.task.exception()
-        if error is not None:
-            raise one_of(error)
-        return flight.task.result()
+        await self._wait((flight,))
+        return flight.value(key)
+
+    async def share_all(
+        self,
+        keys: Iterable[K],
+        load: Callable[[Sequence[K]], Coroutine[Any, Any, Mapping[K, Any]]],
+    ) -> dict[K, Any]:
+        """Return the value of each key; `load` is called once, with all keys that nobody is loading yet."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            flights = {key: self._under_way(loop, key) for key in keys}
+            led = [key for key, flight in flights.items() if flight is None]
+            if led:
+                own = self._start(loop, _Flight(loop.create_task(load(led)), led, is_batch=True))
+            joined = {key: own if flight is None else flight for key, flight in flights.items()}
+            waiting = set(joined.values())
+            for flight in waiting:
+                flight.waiters += 1
+        await self._wait(waiting)
+        return {key: flight.value(key) for key, flight in joined.items()}
 
     def lead(self, key: Hashable) -> asyncio.Future[Any] | None:
         """Announce a load that the caller carries out; None where one is under way.
 
-        Whoever shares the key gets what the caller lands it with: it must.
+        The caller must `land` it: whoever shares the key waits for that.
         """
         loop = asyncio.get_running_loop()
-        flight_key = (id(loop), key)
         future: asyncio.Future[Any] = loop.create_future()
         with self._lock:
-            if flight_key in self._flights:
+            if self._under_way(loop, key) is not None:
                 return None
-            # The caller is one who waits: others that are cancelled do not end it.
-            self._flights[flight_key] = _Flight(future, waiters=1)
+            # The caller counts as a waiter: others that are cancelled do not end the load.
+            self._start(loop, _Flight(future, (key,), is_batch=False, waiters=1))
         return future
 
     def join(self, key: Hashable) -> asyncio.Future[Any] | None:
-        """What a load that is led will land with: to be waited for, and left alone. None where none is under way."""
-        flight = self._flights.get((id(asyncio.get_running_loop()), key))
-        return None if flight is None else flight.task
+        """Return the future of a load that somebody leads, to be waited for and never cancelled; None without one."""
+        flight = self._under_way(asyncio.get_running_loop(), key)
+        return None if flight is None else flight.future
 
-    def land(self, key: Hashable, future: asyncio.Future[Any], *, value: Any) -> None:
-        """End what `lead` announced, with what whoever shares it gets."""
+    def land(self, future: asyncio.Future[Any], *, value: Any) -> None:
+        """End the load that `lead` announced with the value that all who share it get."""
         if not future.done():
             future.set_result(value)
-        self._landed((id(future.get_loop()), key), future)
 
-    def _landed(self, flight_key: tuple[int, Hashable], task: asyncio.Future[Any]) -> None:
+    def _under_way(self, loop: asyncio.AbstractEventLoop, key: Hashable) -> _Flight | None:
+        # One that has ended may not have been removed yet: it says nothing to who asks only now.
+        flight = self._flights.get((id(loop), key))
+        return None if flight is None or flight.future.done() else flight
+
+    def _start(self, loop: asyncio.AbstractEventLoop, flight: _Flight) -> _Flight:
+        for key in flight.keys:
+            self._flights[id(loop), key] = flight
+
+        def ended(future: asyncio.Future[Any]) -> None:
+            self._remove(loop, flight)
+            see(future)
+
+        flight.future.add_done_callback(ended)
+        return flight
+
+    def _remove(self, loop: asyncio.AbstractEventLoop, flight: _Flight) -> None:
         with self._lock:
-            flight = self._flights.get(flight_key)
-            if flight is not None and flight.task is task:
-                del self._flights[flight_key]
-        see(task)
+            for key in flight.keys:
+                if self._flights.get((id(loop), key)) is flight:
+                    del self._flights[id(loop), key]
 
-
-def _tell(landed: asyncio.Future[None], task: asyncio.Future[Any]) -> None:
-    if not landed.done():
-        landed.set_result(None)
+    async def _wait(self, flights: Collection[_Flight]) -> None:
+        """Wait for loads; the first failure is raised at once, and nothing goes on that only this caller waited for."""
+        try:
+            for flight in flights:
+                if not flight.future.done():
+                    await asyncio.wait((flight.future,))
+                error = None if flight.future.cancelled() else flight.future.exception()
+                if error is not None:
+                    raise own_copy_of(error)
+        except BaseException:
+            loop = asyncio.get_running_loop()
+            deserted = [flight for flight in flights if flight.waiters == 1 and not flight.future.done()]
+            for flight in deserted:
+                self._remove(loop, flight)  # whoever asks now starts anew
+                flight.future.cancel()
+            if deserted:
+                await asyncio.wait([flight.future for flight in deserted])
+            raise
+        finally:
+            for flight in flights:
+                flight.waiters -= 1

@@ -126,8 +126,7 @@ def _progress() -> Iterator[Callable[[EmbedProgress], None] | None]:
 
 
 def _print(report: EmbedReport) -> None:
-    from accel.cli.progress import byte_count
-    from accel.cli.table import console_for, print_table
+    from accel.cli.terminal import byte_count, console_for, print_table
     from accel.cli.values import safe_text
 
     verb = "wrote" if report.written else "would write"

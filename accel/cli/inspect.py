@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from accel.cache.cache import Cache
-from accel.cli.advice import advise
 from accel.cli.arguments import accel_options, storage_options
-from accel.cli.layout import EmbeddedLayout, FileLayout, Indexes, describe_layout
+from accel.cli.layout import EmbeddedLayout, FileLayout, Indexes, advise, describe_layout
 from accel.cli.output import print_json, say, say_warnings
-from accel.cli.progress import byte_count
-from accel.cli.table import GAP, console_for, print_table
+from accel.cli.terminal import GAP, byte_count, console_for, print_table
 from accel.cli.values import safe_text
 from accel.errors import IndexFormatError, redact
 from accel.format.embedded import verify_blob, verify_head
-from accel.indexes.ask import guarded
-from accel.indexes.registry import find_kind
+from accel.indexes.registry import find_kind, guarded
 from accel.metrics import Metrics
 from accel.options import MIB
 from accel.planning.file_entry import FileBlock
@@ -29,14 +26,13 @@ from accel.planning.handle import FileHandle
 from accel.planning.page_indexes import index_want, take_page_indexes
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 from accel.reader.reader import Reader
-from accel.store import runtime
-from accel.store.client import Client
-from accel.store.clients import client_for
-from accel.tables.discover import discover
+from accel.store import io_loop
+from accel.store.client import Client, client_for
+from accel.tables.path_source import discover
 from accel.writing.report import idle_warning
 
 if TYPE_CHECKING:
-    from accel.indexes.capabilities import LimitedKind
+    from accel.indexes.kind import LimitedKind
 
 __all__ = ["run_inspect"]
 
@@ -50,7 +46,7 @@ _LONGEST_IDLE = 64 * 1024
 def run_inspect(given: argparse.Namespace) -> None:
     """Print the layout of each file, of a directory's first few."""
     metrics = Metrics()
-    listing, layouts = runtime.run(_inspect(given, metrics))
+    listing, layouts = io_loop.run(_inspect(given, metrics))
     for layout in layouts:
         if given.json:
             shown = {**dataclasses.asdict(layout), "url": redact(layout.url), "advice": advise(layout)}
@@ -104,8 +100,8 @@ async def _read_indexes(client: Client, handle: FileHandle, metrics: Metrics) ->
     data.update(await client.read(handle.id.path, missing, pin=handle.id, metrics=metrics))
     take_page_indexes(handle, wants, stash=data, on_bad_index=lambda error: metrics.warn(str(error)))
     return Indexes(
-        offset={at: index for at, index in handle.offset_indexes.items() if index is not None},
-        column={at: index for at, index in handle.column_indexes.items() if index is not None},
+        offset={at: index for at, index in handle.view.offset_indexes.items() if index is not None},
+        column={at: index for at, index in handle.view.column_indexes.items() if index is not None},
         read=True,
     )
 

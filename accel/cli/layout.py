@@ -1,19 +1,22 @@
-"""How a Parquet file is laid out: what `accel inspect` shows, as values."""
+"""The least and the greatest value of a column, by its statistics, as text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
 
-from accel.cli.extremes import extremes, leaf_type
-from accel.cli.values import safe_text
+from accel.arrays import integers_array, relabel
+from accel.cli.terminal import byte_count
+from accel.cli.values import safe_text, shown_values
 from accel.format.bounds import chunk_bounds, null_counts, page_bounds
 from accel.format.domain import Bounds, Domain
 from accel.format.embedded import Entry
 from accel.format.model import Codec, ColumnIndex, Encoding, FileMetadata, OffsetIndex, Physical
+from accel.options import MIB, Options
 from accel.planning.handle import FileHandle
 
 __all__ = [
@@ -22,9 +25,87 @@ __all__ = [
     "FileLayout",
     "GroupLayout",
     "Indexes",
+    "advise",
     "describe_layout",
+    "extremes",
     "judge_order",
+    "leaf_type",
 ]
+
+_SHOWN = 32
+
+
+def leaf_type(handle: FileHandle, leaf: int) -> pa.DataType:
+    """The Arrow type of a leaf's own values, out of the structs, lists and maps that it is in; null where it is not found."""
+    schema = handle.metadata.schema
+    path = schema.leaves[leaf].path
+    if schema.leaves[leaf].max_repetition:
+        return _plain_type(handle, leaf)
+    position = next(i for i, (a, b) in enumerate(schema.field_leaves) if a <= leaf < b)
+    kind = handle.arrow_schema.field(position).type
+    for name in path[1:]:
+        index = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
+        if index < 0:
+            return pa.null()
+        kind = kind.field(index).type
+    return kind
+
+
+def _plain_type(handle: FileHandle, leaf: int) -> pa.DataType:
+    """A repeated leaf's own type, found by walking down the lists and maps above it."""
+    schema = handle.metadata.schema
+    position, (first, _) = next(
+        (i, span) for i, span in enumerate(schema.field_leaves) if span[0] <= leaf < span[1]
+    )
+    flat: list[pa.DataType] = []
+    stack = [handle.arrow_schema.field(position).type]
+    while stack:
+        kind = stack.pop()
+        if pa.types.is_nested(kind):
+            stack += [kind.field(i).type for i in reversed(range(kind.num_fields))]
+        else:
+            flat.append(kind)
+    return flat[leaf - first] if leaf - first < len(flat) else pa.null()
+
+
+def extremes(bounds: Bounds, kind: pa.DataType) -> tuple[str | None, str | None]:
+    """The least and greatest bound as text; None where some row group with values has none."""
+    empty = (bounds.null_count == bounds.num_values) & (bounds.num_values >= 0)
+    out: list[str | None] = []
+    for values, has, pick in ((bounds.lower, bounds.has_lower, min), (bounds.upper, bounds.has_upper, max)):
+        known = values[has].tolist()
+        whole = bool((has | empty).all()) and known
+        out.append(_show(pick(known), bounds.domain, kind) if whole else None)
+    return out[0], out[1]
+
+
+def _show(value: object, domain: Domain, kind: pa.DataType) -> str:
+    text = safe_text(_text(value, domain, kind))
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def _text(value: object, domain: Domain, kind: pa.DataType) -> str:
+    types = pa.types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if domain is Domain.BYTES and isinstance(value, bytes):
+        if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+            return value.decode("utf-8", "backslashreplace")
+        return f"x'{value.hex()}'"
+    if domain is Domain.BOOLEAN:
+        return str(bool(value)).lower()
+    if domain is Domain.INTEGER and isinstance(value, int):
+        if types.is_decimal(kind):
+            digits = tuple(map(int, str(abs(value))))
+            return format(Decimal((int(value < 0), digits, -kind.scale)), "f")
+        if types.is_temporal(kind):
+            ticks = integers_array([value], pa.int32() if kind.bit_width == 32 else pa.int64())
+            try:
+                return shown_values(relabel(ticks, kind))[0] or ""
+            except (pa.ArrowException, ValueError):
+                pass  # a date that no calendar has
+    return str(value)
+
 
 _NOT_VALUES = (Encoding.RLE, Encoding.BIT_PACKED)
 
@@ -322,3 +403,166 @@ def judge_order(lower: np.ndarray, upper: np.ndarray) -> tuple[str, float | None
     if bool((upper[1:] <= lower[:-1]).all()):
         return "descending", overlap
     return ("clustered" if overlap * n <= 2 or overlap <= 0.1 else "scattered"), overlap
+
+
+# Below these a file is read in a request or two whatever its layout.
+_SMALL_FILE = 1 * MIB
+_SMALL_COLUMN = MIB // 4
+_LARGE_PAGE = 1 * MIB
+_MANY_PAGE_ROWS = 100_000
+_LARGE_GROUP = 1024 * MIB
+_TINY_GROUP = 1 * MIB
+_MANY_GROUPS = 8
+
+
+def advise(file: FileLayout) -> list[str]:
+    """The advice for one file, the most worthwhile first; empty where there is nothing to say."""
+    if not file.rows:
+        return []
+    if file.size < _SMALL_FILE:
+        return [] if file.size < 64 * 1024 else _of_columns(file, _timestamps)
+    advice = [
+        *_page_index(file),
+        *_sort_order(file),
+        *_row_groups(file),
+        *_of_columns(file, _statistics, _pages, _codec, _dictionary, _timestamps),
+    ]
+    hint = Options().max_tail_hint
+    if file.tail_bytes > hint:
+        advice.append(
+            f"footer and page indexes take {byte_count(file.tail_bytes)}: every cold open reads a good part of "
+            "that (fewer row groups, fewer columns, shorter statistics)"
+        )
+    return advice
+
+
+def _page_index(file: FileLayout) -> list[str]:
+    groups = len(file.row_groups)
+    large = [c for c in file.columns if c.compressed > _SMALL_COLUMN * groups]
+    without = [c for c in large if c.offset_indexes < groups]
+    if not without:
+        half = [c for c in large if c.column_indexes < groups]
+        if not half:
+            return []
+        return [f"no column index for {_names(half)}: their pages can be found, but not pruned"]
+    which = "no page index" if len(without) == len(large) else f"no page index for {_names(without)}"
+    return [
+        (
+            f"{which}: a lookup reads whole column chunks instead of pages (pyarrow: write_page_index=True; "
+            "parquet-java, arrow-rs and Polars write it by default)"
+        )
+    ]
+
+
+def _sort_order(file: FileLayout) -> list[str]:
+    judged = [c for c in file.columns if c.overlap is not None]
+    if file.rows < 100_000 or not judged or any(c.overlap is not None and c.overlap < 0.25 for c in judged):
+        return []
+    return [
+        (
+            "no column is sorted or clustered: statistics can exclude next to nothing (sort the rows by the column "
+            "that queries filter on before writing)"
+        )
+    ]
+
+
+def _row_groups(file: FileLayout) -> list[str]:
+    groups = file.row_groups
+    largest = max(group.uncompressed for group in groups)
+    if largest > _LARGE_GROUP:
+        return [
+            (
+                f"a row group of {byte_count(largest)} uncompressed: readers without a page index need it whole, and "
+                "several cannot share the work (128 to 512 MiB serve well)"
+            )
+        ]
+    average = sum(group.compressed for group in groups) // len(groups)
+    if len(groups) >= _MANY_GROUPS and average < _TINY_GROUP:
+        return [
+            (
+                f"{len(groups):,} row groups of {byte_count(average)} on average: each costs footer bytes and requests "
+                "(write 100,000 rows or more at a time)"
+            )
+        ]
+    return []
+
+
+def _of_columns(
+    file: FileLayout, *rules: Callable[[FileLayout, Sequence[ColumnLayout]], list[str]]
+) -> list[str]:
+    large = [c for c in file.columns if c.compressed >= _SMALL_COLUMN]
+    return [line for rule in rules for line in rule(file, large)]
+
+
+def _statistics(file: FileLayout, columns: Sequence[ColumnLayout]) -> list[str]:
+    bare = [
+        c
+        for c in columns
+        if not c.statistics and not c.column_indexes and c.overlap is None and _is_prunable(c)
+    ]
+    if not bare:
+        return []
+    return [f"no usable statistics for {_names(bare)}: a filter on them excludes nothing"]
+
+
+def _is_prunable(column: ColumnLayout) -> bool:
+    return "." not in column.name and column.physical != "INT96" and column.type != "null"
+
+
+def _pages(file: FileLayout, columns: Sequence[ColumnLayout]) -> list[str]:
+    heavy = [c for c in columns if c.largest_page is not None and c.largest_page > _LARGE_PAGE]
+    if heavy:
+        largest = max(c.largest_page or 0 for c in heavy)
+        return [
+            (
+                f"pages of up to {byte_count(largest)} in {_names(heavy)}: a lookup reads at least one whole page of "
+                "each column (limit them to 10,000 to 20,000 rows, or to 64 KiB to 1 MiB)"
+            )
+        ]
+    long = [c for c in columns if c.pages and file.rows / c.pages > _MANY_PAGE_ROWS and "." not in c.name]
+    if not long:
+        return []
+    return [
+        (
+            f"pages of more than {_MANY_PAGE_ROWS:,} rows in {_names(long)}: other columns must be read for all of "
+            "these rows (limit pages to 10,000 to 20,000 rows)"
+        )
+    ]
+
+
+def _codec(file: FileLayout, columns: Sequence[ColumnLayout]) -> list[str]:
+    advice = []
+    plain = [c for c in columns if "UNCOMPRESSED" in c.codecs and c.compressed > file.size // 20]
+    if plain:
+        advice.append(f"{_names(plain)} not compressed: zstd usually halves what goes over the network")
+    old = [c for c in columns if {"LZ4", "LZO"} & set(c.codecs)]
+    if old:
+        advice.append(f"{_names(old)} in LZ4 or LZO framing that not every reader knows: use zstd or LZ4_RAW")
+    slow = [c for c in columns if "GZIP" in c.codecs]
+    if slow:
+        advice.append(f"{_names(slow)} in gzip: zstd is as small and decodes several times faster")
+    return advice
+
+
+def _dictionary(file: FileLayout, columns: Sequence[ColumnLayout]) -> list[str]:
+    fallen = [c for c in columns if c.dictionary_fallbacks]
+    if not fallen:
+        return []
+    return [
+        (
+            f"dictionaries outgrown in {_names(fallen)}: pages written before that need a dictionary of up to a "
+            "megabyte to be read (no dictionary for columns of mostly distinct values)"
+        )
+    ]
+
+
+def _timestamps(file: FileLayout, columns: Sequence[ColumnLayout]) -> list[str]:
+    old = [c for c in columns if c.physical == "INT96"]
+    if not old:
+        return []
+    return [f"{_names(old)} stored as INT96, which has no usable statistics: write 64-bit timestamps"]
+
+
+def _names(columns: Sequence[ColumnLayout]) -> str:
+    names = [c.name for c in columns]
+    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"

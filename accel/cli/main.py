@@ -130,7 +130,7 @@ def _dispatch(given: argparse.Namespace) -> None:
 
 def _report(error: Exception, *, debug: bool) -> int | None:
     """Say on standard error what went wrong; None for what is a fault of accel's own."""
-    from accel.cli.hints import for_command_line
+    from accel.cli.arguments import for_command_line
     from accel.errors import AccelError, ColumnNotFoundError, PredicateError
 
     known = isinstance(error, AccelError | UsageError | OSError | ValueError | MemoryError)

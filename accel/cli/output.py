@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import json
 import os
 import stat
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
-from accel.cli.arguments import UsageError
-from accel.cli.hints import reword
+import numpy as np
+import pyarrow as pa
+
+from accel.arrays import bools, bytes_array, is_zoned
+from accel.cli.arguments import UsageError, reword
+from accel.cli.values import moment_texts, plain_values, tellable
 from accel.errors import redact
-from accel.store.local_target import write_beside
+from accel.store.local_store import write_beside
 from accel.store.location import has_scheme
 
 if TYPE_CHECKING:
     from accel.metrics import Metrics
 
-__all__ = ["open_output", "print_json", "say", "say_warnings", "standard_output"]
+__all__ = [
+    "ArrowSink",
+    "CsvSink",
+    "JsonSink",
+    "ParquetSink",
+    "Sink",
+    "open_output",
+    "print_json",
+    "say",
+    "say_warnings",
+    "standard_output",
+]
 
 _MOST_WARNINGS = 5
 
@@ -77,3 +94,160 @@ def open_output(name: str | None) -> Iterator[BinaryIO]:
             return
     with write_beside(target, like=found) as file:
         yield file
+
+
+# A row group of what is written: enough rows to compress and prune well, bounded in memory.
+_GROUP_ROWS = 1 << 20
+_GROUP_BYTES = 128 << 20
+
+
+class Sink(Protocol):
+    """Takes the record batches of one scan, in order, then is closed."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write one batch."""
+        ...
+
+    def close(self) -> None:
+        """Write what ends the output; the file itself stays open."""
+        ...
+
+
+class CsvSink:
+    """RFC 4180 with a header. Null is empty, empty text is `""`; nested columns are JSON, binary is base64."""
+
+    def __init__(self, out: BinaryIO, schema: pa.Schema) -> None:
+        self._out = out
+        header = io.StringIO()
+        csv.writer(header, lineterminator="\n").writerow(schema.names)
+        out.write(header.getvalue().encode("utf-8", "surrogateescape"))
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        from pyarrow import csv as arrow_csv
+
+        if not batch.num_columns:
+            self._out.write(b"\n" * batch.num_rows)
+            return
+        columns = [_flat(column) for column in batch.columns]
+        text = io.BytesIO()
+        names = [str(i) for i in range(len(columns))]
+        flat = pa.RecordBatch.from_arrays(columns, names=names)
+        arrow_csv.write_csv(flat, text, arrow_csv.WriteOptions(include_header=False))
+        self._out.write(text.getbuffer())
+
+    def close(self) -> None:
+        self._out.flush()
+
+
+def _flat(column: pa.Array) -> pa.Array:
+    """The column as one that pyarrow writes as CSV: numbers, dates and times unquoted, all else as text."""
+    kind, types = column.type, pa.types
+    if types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind):
+        if not tellable(column):
+            return _as_texts(moment_texts(column))
+        zoned = types.is_timestamp(kind) and is_zoned(kind)
+        return column.cast(pa.timestamp(kind.unit, "UTC")) if zoned else column
+    if types.is_primitive(kind) and not types.is_temporal(kind):
+        return column
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind) or types.is_decimal(kind):
+        return column
+    return _as_texts(plain_values(column))
+
+
+def _as_texts(values: list[Any]) -> pa.Array:
+    valid = np.array([v is not None for v in values], bool)
+    texts = [b"" if v is None else (v if isinstance(v, str) else _dump(v)).encode() for v in values]
+    buffers = bytes_array(texts, pa.large_string()).buffers()
+    return pa.Array.from_buffers(
+        pa.large_string(), len(values), [bools(valid).buffers()[1], *buffers[1:]], int((~valid).sum())
+    )
+
+
+class JsonSink:
+    """One JSON object a line; see `values.plain_values` for how each type is written."""
+
+    def __init__(self, out: BinaryIO, schema: pa.Schema) -> None:
+        self._out = out
+        self._names = schema.names
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if not self._names:
+            self._out.write(b"{}\n" * batch.num_rows)
+            return
+        columns = [plain_values(column) for column in batch.columns]
+        lines = [_dump(dict(zip(self._names, row, strict=True))) for row in zip(*columns, strict=True)]
+        if lines:
+            self._out.write(("\n".join(lines) + "\n").encode("utf-8", "replace"))
+
+    def close(self) -> None:
+        self._out.flush()
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+class ArrowSink:
+    """The Arrow IPC streaming format."""
+
+    def __init__(self, out: BinaryIO, schema: pa.Schema) -> None:
+        self._out = out
+        self._writer = pa.ipc.new_stream(_Unclosed(out), schema)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(batch)
+
+    def close(self) -> None:
+        self._writer.close()
+        self._out.flush()
+
+
+class ParquetSink:
+    """One Parquet file: zstd, with a page index, in row groups of up to a million rows."""
+
+    def __init__(self, out: BinaryIO, schema: pa.Schema) -> None:
+        from pyarrow.parquet import ParquetWriter
+
+        self._out = out
+        self._schema = schema
+        self._writer = ParquetWriter(_Unclosed(out), schema, compression="zstd", write_page_index=True)
+        self._held: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._held.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        if self._rows >= _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._rows:
+            table = pa.Table.from_batches(self._held, self._schema)
+            self._writer.write_table(table, row_group_size=self._rows)
+        self._held = []
+        self._rows = self._bytes = 0
+
+    def close(self) -> None:
+        self._flush()
+        self._writer.close()
+        self._out.flush()
+
+
+class _Unclosed(io.RawIOBase):
+    """What pyarrow writes to: a pipe has no position of its own, and it is not pyarrow's to close."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+        self._position = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, data: Any) -> int:
+        self._out.write(data)
+        self._position += len(data)
+        return len(data)

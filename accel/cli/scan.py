@@ -14,10 +14,18 @@ import pyarrow as pa
 
 from accel.api import scan
 from accel.cli.arguments import UsageError, scan_keywords
-from accel.cli.output import open_output, print_json, say, say_warnings
-from accel.cli.progress import show_progress, summarize
-from accel.cli.sinks import ArrowSink, CsvSink, JsonSink, ParquetSink, Sink
-from accel.cli.table import TableSink
+from accel.cli.output import (
+    ArrowSink,
+    CsvSink,
+    JsonSink,
+    ParquetSink,
+    Sink,
+    open_output,
+    print_json,
+    say,
+    say_warnings,
+)
+from accel.cli.terminal import TableSink, show_progress, summarize
 from accel.scanning.scan import Scan
 
 __all__ = ["run_explain", "run_scan"]

@@ -15,7 +15,7 @@ from accel.decode.splice import SchemaMemo, SplicePlan, plan_splice, splice
 from accel.errors import AccelError, ColumnNotFoundError, MemoryLimitError, ParquetFormatError
 from accel.format.model import INT96_UNIT, ParquetSchema
 from accel.memory import pool
-from accel.planning.instants import has_instants
+from accel.planning.projection import has_instants
 from accel.ranges import Kind
 
 if TYPE_CHECKING:

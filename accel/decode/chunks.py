@@ -16,10 +16,9 @@ import numpy as np
 
 from accel.decode.codecs import Bytes, check_crc, decompress
 from accel.errors import ParquetFormatError
-from accel.format.first_level import MOST_BYTES, begins_with_row
 from accel.format.model import Encoding, PageTable, PageType
-from accel.format.page_header import parse_page_header
-from accel.format.page_runs import walk_pages
+from accel.format.page_header import parse_page_header, walk_pages
+from accel.format.runs import MOST_BYTES, begins_with_row
 from accel.planning.pages import PieceLeaf
 from accel.planning.selection import RowSelection
 from accel.ranges import Buffer

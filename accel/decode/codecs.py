@@ -26,8 +26,7 @@ import pyarrow as pa
 from accel.errors import AccelError, ParquetFormatError
 from accel.format.model import Codec, PageType
 from accel.format.page_header import parse_page_header
-from accel.format.thrift import I32, read_struct, write_struct
-from accel.format.thrift_value import encode_varint
+from accel.format.thrift import I32, encode_varint, read_struct, write_struct
 from accel.memory import allocate, pool
 from accel.ranges import Buffer
 

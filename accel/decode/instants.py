@@ -20,8 +20,7 @@ from accel.arrays import integers, list_items, map_lists, whole
 from accel.decode.splice import SchemaMemo
 from accel.errors import SchemaMismatchError
 from accel.format.model import ParquetSchema, Physical, SchemaElement
-from accel.format.thrift import read_struct
-from accel.format.thrift_value import I32, write_struct
+from accel.format.thrift import I32, read_struct, write_struct
 
 __all__ = ["check_instants", "with_stored_instants"]
 

@@ -21,11 +21,11 @@ from accel.arrays import WIDE_TEXTS
 from accel.decode.chunks import ChunkPages
 from accel.decode.codecs import Bytes, check_crc, decompress
 from accel.decode.verify import PageFacts
-from accel.format.annotations import time_unit
 from accel.format.model import Codec, Encoding, PageType, Physical, SchemaElement
 from accel.format.page_header import PageHeader, parse_page_header
 from accel.format.runs import find_runs
-from accel.format.thrift_value import encode_varint
+from accel.format.schema import time_unit
+from accel.format.thrift import encode_varint
 from accel.memory import allocate
 from accel.planning.selection import RowSelection
 from accel.ranges import Buffer

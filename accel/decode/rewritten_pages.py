@@ -20,8 +20,7 @@ from accel.decode.splice import SplicedChunk
 from accel.decode.verify import IS_DATA, PageFacts, verify_chunk, walk_dictionary
 from accel.errors import ParquetFormatError
 from accel.format.model import Codec, Leaf, PageTable, PageType, SchemaElement
-from accel.format.thrift import I32, read_struct, write_struct
-from accel.format.thrift_value import encode_varint
+from accel.format.thrift import I32, encode_varint, read_struct, write_struct
 from accel.ranges import Buffer
 
 __all__ = [

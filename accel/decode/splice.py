@@ -16,8 +16,7 @@ from accel.decode.extensions import bare_type
 from accel.errors import ParquetFormatError
 from accel.format.footer import ARROW_SCHEMA_KEY, MAGIC
 from accel.format.model import ParquetSchema, Physical, SchemaElement
-from accel.format.thrift import BINARY, I32, Struct, write_struct
-from accel.format.thrift_value import STRUCT, encode_list_header, encode_varint
+from accel.format.thrift import BINARY, I32, STRUCT, Struct, encode_list_header, encode_varint, write_struct
 from accel.memory import pool
 from accel.ranges import Buffer
 

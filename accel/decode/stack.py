@@ -32,10 +32,9 @@ from accel.decode.verify import (
     value_width,
 )
 from accel.format.model import Encoding, Leaf, PageTable, PageType, Physical, SchemaElement
-from accel.format.page_runs import walk_chunks
-from accel.planning.decoded_size import level_bytes
-from accel.planning.instants import has_instants
-from accel.planning.pages import READABLE_CODECS, LeafReads, Piece, PieceLeaf
+from accel.format.page_header import walk_chunks
+from accel.planning.pages import READABLE_CODECS, LeafReads, Piece, PieceLeaf, level_bytes
+from accel.planning.projection import has_instants
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.ranges import Buffer

@@ -20,12 +20,10 @@ from cachetools import LRUCache
 from accel.decode.chunks import ChunkPages
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
 from accel.format.model import Encoding, Leaf, PageTable, PageType, Physical, SchemaElement
-from accel.format.page_header import parse_page_header
+from accel.format.page_header import parse_page_header, walk_pages
 from accel.format.page_index import PageIndexMismatchError
-from accel.format.page_runs import walk_pages
 from accel.format.runs import find_runs
-from accel.planning.decoded_size import BOOLEAN_BYTES, level_bytes
-from accel.planning.pages import READABLE_CODECS
+from accel.planning.pages import BOOLEAN_BYTES, READABLE_CODECS, level_bytes
 from accel.ranges import Buffer
 
 if TYPE_CHECKING:
@@ -198,6 +196,9 @@ def _verify(
         if dictionary.type.tolist() != [PageType.DICTIONARY_PAGE]:
             raise ParquetFormatError("where the dictionary page should be is another page")
     values, rows, encodings, compressed_whole = _data_pages(walked, chunk)
+    if chunk.whole:
+        for buffer, end in zip(chunk.buffers, compressed_whole, strict=True):
+            _check_padding(buffer, end)
     page = chunk.dictionary
     if chunk.whole:
         dictionary, page = _dictionary_of(walked), chunk.buffers[0] if chunk.buffers else None
@@ -242,6 +243,24 @@ def _walk(buffer: Buffer, chunk: ChunkPages) -> PageTable:
         return walk_pages(buffer, max_pages=_MAX_PAGES)
     except ParquetFormatError as error:
         raise PageIndexMismatchError(error.message, place=error.place) from error
+
+
+def _check_padding(buffer: Buffer, end: int) -> None:
+    """That no data page follows where a whole chunk has as many values as it should: then a header before it lies, and
+    rows are not where the headers say. Pages that hold none of the wanted rows may not be decoded, which would show it."""
+    if end >= len(buffer):
+        return
+    try:
+        header = parse_page_header(buffer, end)
+    except ParquetFormatError:
+        return
+    stop = end + header.header_length + header.compressed_size
+    if (
+        header.type in (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
+        and header.num_values
+        and stop <= len(buffer)
+    ):
+        raise ParquetFormatError(f"a page of {header.num_values} values behind all values of the chunk")
 
 
 def walk_dictionary(page: Buffer) -> PageTable:

@@ -1,4 +1,4 @@
-"""Parquet's split-block bloom filters: the header, the block that a hash names, the probe.
+"""Parquet's split-block bloom filters: the header, the block that a hash selects, the probe.
 
 Sources: parquet-format `BloomFilter.md`, `parquet.thrift` (BloomFilterHeader).
 """
@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from accel.errors import IndexFormatError, ParquetFormatError
-from accel.format.reading import Raw, Reading
-from accel.format.thrift import read_struct
-from accel.format.thrift_value import I32, STRUCT
+from accel.format.domain import BoundEncoding, RawType
+from accel.format.thrift import I32, STRUCT, read_struct
 from accel.ranges import Buffer
 
 __all__ = [
@@ -35,34 +34,34 @@ __all__ = [
 
 BLOCK_BYTES = 32
 HEADER_BYTES = 64
-"""No header known is longer: what is asked for where its length is not known."""
+"""Bytes read for a header of unknown length; no writer's header is longer."""
 
 SALT = np.array(
     [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31],
     np.uint32,
 )
-"""A hash times each of these says which bit of each of a block's eight words is its own."""
-# A header of the usual shape, but for the varint of its first field.
+"""The factors that turn a hash into one bit of each of a block's eight words."""
+# The length of a usual header without the varint of its first field.
 _FIXED_HEADER = 14
 _FORMATS = {
-    Raw.INT32: "<i",
-    Raw.INT64: "<q",
-    Raw.UINT32: "<I",
-    Raw.UINT64: "<Q",
-    Raw.FLOAT16: "<e",
-    Raw.FLOAT32: "<f",
-    Raw.FLOAT64: "<d",
+    RawType.INT32: "<i",
+    RawType.INT64: "<q",
+    RawType.UINT32: "<I",
+    RawType.UINT64: "<Q",
+    RawType.FLOAT16: "<e",
+    RawType.FLOAT32: "<f",
+    RawType.FLOAT64: "<d",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class BloomHeader:
-    """Where the bitset of a filter is."""
+    """The lengths of a filter's header and of its bitset."""
 
     length: int
-    """Of the header, in bytes: the bitset follows."""
+    """Bytes of the header; the bitset follows it."""
     num_bytes: int
-    """Of the bitset; a positive multiple of 32."""
+    """Bytes of the bitset: a positive multiple of 32."""
 
     @property
     def num_blocks(self) -> int:
@@ -71,14 +70,14 @@ class BloomHeader:
 
 @dataclass(slots=True)
 class BloomState:
-    """What is known of one chunk's filter. Grows as scans ask."""
+    """The parts of one chunk's filter that scans have read so far."""
 
     header: BloomHeader | None = None
     unusable: bool = False
     blocks: dict[int, bytes] = field(default_factory=dict)
     has_bits: bool = False
-    """One of the blocks has a bit. A filter without any, over a chunk that has values, is wrong (arrow-go 18.4 to 18.6
-    wrote some)."""
+    """Whether one of the blocks has a bit set. A filter without any over a chunk that has values is wrong (arrow-go
+    18.4 to 18.6 wrote some)."""
 
     @property
     def nbytes(self) -> int:
@@ -91,7 +90,7 @@ def parse_bloom_header(data: Buffer) -> BloomHeader:
     Raises
     ------
     IndexFormatError
-        It does not parse, or names an algorithm, hash or compression that is not known.
+        The header does not parse, or its algorithm, hash or compression is unknown.
     """
     try:
         fields, length = read_struct(data)
@@ -108,7 +107,7 @@ def parse_bloom_header(data: Buffer) -> BloomHeader:
 
 
 def expected_header(length: int) -> BloomHeader | None:
-    """The header that a filter of `length` bytes in all has, if it is of the usual shape."""
+    """Return the header of a filter of `length` bytes in all, if it has the usual form."""
     for varint in range(1, 6):
         num_bytes = length - _FIXED_HEADER - varint
         if num_bytes <= 0 or num_bytes % BLOCK_BYTES:
@@ -118,43 +117,43 @@ def expected_header(length: int) -> BloomHeader | None:
     return None
 
 
-def plain_keys(reading: Reading, value: float | bytes) -> list[bytes] | None:
-    """How a value of a column's domain is stored, PLAIN and without a length: what the filter hashes.
+def plain_keys(encoding: BoundEncoding, value: float | bytes) -> list[bytes] | None:
+    """Encode a value of a column's domain as the filter hashes it: PLAIN, without a length.
 
     Returns
     -------
     list of bytes or None
-        No entry where the column cannot hold the value, two for a zero (the two zeros hash differently);
-        None where that is not known, as for NaN.
+        Empty where the column cannot hold the value; two entries for a zero, since 0.0 and -0.0 hash
+        differently; None where the stored bytes are not certain, as for NaN.
     """
     if isinstance(value, bytes):
-        return [value] if reading.raw is Raw.BYTES else None
+        return [value] if encoding.raw is RawType.BYTES else None
     if isinstance(value, bool):
         return None
     if isinstance(value, float):
-        if math.isnan(value) or reading.raw not in (Raw.FLOAT16, Raw.FLOAT32, Raw.FLOAT64):
+        if math.isnan(value) or encoding.raw not in (RawType.FLOAT16, RawType.FLOAT32, RawType.FLOAT64):
             return None
         try:
-            stored = struct.pack(_FORMATS[reading.raw], value)
+            stored = struct.pack(_FORMATS[encoding.raw], value)
         except OverflowError:
             return []
-        if struct.unpack(_FORMATS[reading.raw], stored)[0] != value:
+        if struct.unpack(_FORMATS[encoding.raw], stored)[0] != value:
             return []
         if value == 0.0:
-            return [struct.pack(_FORMATS[reading.raw], zero) for zero in (0.0, -0.0)]
+            return [struct.pack(_FORMATS[encoding.raw], zero) for zero in (0.0, -0.0)]
         return [stored]
-    ticks, rest = divmod(int(value), reading.factor)
+    ticks, rest = divmod(int(value), encoding.factor)
     if rest:
         return []
-    if reading.raw is Raw.BIG_ENDIAN:
-        if not reading.width:
-            return None  # decimals of free length may be padded
+    if encoding.raw is RawType.BIG_ENDIAN:
+        if not encoding.width:
+            return None  # decimals of variable length may be padded
         try:
-            return [ticks.to_bytes(reading.width, "big", signed=True)]
+            return [ticks.to_bytes(encoding.width, "big", signed=True)]
         except OverflowError:
             return []
-    shape = _FORMATS.get(reading.raw)
-    if shape is None or reading.raw in (Raw.FLOAT16, Raw.FLOAT32, Raw.FLOAT64):
+    shape = _FORMATS.get(encoding.raw)
+    if shape is None or encoding.raw in (RawType.FLOAT16, RawType.FLOAT32, RawType.FLOAT64):
         return None
     try:
         return [struct.pack(shape, ticks)]
@@ -163,19 +162,19 @@ def plain_keys(reading: Reading, value: float | bytes) -> list[bytes] | None:
 
 
 def hash_keys(keys: Sequence[bytes]) -> npt.NDArray[np.uint64]:
-    """xxHash64 with seed 0 of each key."""
+    """Return the xxHash64, with seed 0, of each key."""
     import xxhash
 
     return np.array([xxhash.xxh64_intdigest(key) for key in keys], np.uint64)
 
 
 def probe_block(hashed: int, num_blocks: int) -> int:
-    """The number of the one block that a hash lies in."""
+    """Return the number of the block that a hash selects."""
     return ((hashed >> 32) * num_blocks) >> 32
 
 
 def holds(block: Buffer, hashed: int) -> bool:
-    """Whether a block of 32 bytes may hold the key of this hash; False is certain."""
+    """Return whether a block of 32 bytes may hold the key of this hash; False is certain."""
     words = np.frombuffer(block, "<u4", 8)
     masks = np.uint32(1) << ((np.uint32(hashed & 0xFFFFFFFF) * SALT) >> np.uint32(27))
     return bool((words & masks).all())

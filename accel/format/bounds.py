@@ -1,10 +1,10 @@
-"""Raw minima and maxima turned into comparable values, or into "unknown".
+"""RawType minima and maxima turned into comparable values, or into "unknown".
 
 Sources: parquet-format `parquet.thrift` (Statistics, ColumnIndex, ColumnOrder), `PageIndex.md`.
 
-A bound is claimed only where its order is defined and its bytes are of the right shape, where its writer is not known
-to get it wrong (`format.writers`), and where nothing beside it contradicts it. Nothing here raises for what a writer
-got wrong, since unknown bounds only cost a read.
+A bound counts only where its order is defined, its bytes have the right length, its writer has no known fault
+(`format.writers`) and no other statistic contradicts it. Wrong statistics raise no error, since an unknown bound only
+costs a read.
 """
 
 from __future__ import annotations
@@ -17,27 +17,25 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from accel.format.annotations import LogicalType
-from accel.format.bound_values import decode_bounds
-from accel.format.domain import Bounds, Domain
-from accel.format.model import (
-    ColumnIndex,
-    ColumnOrder,
-    Encoding,
-    FileMetadata,
-    Leaf,
-    Physical,
-    SchemaElement,
+from accel.format.domain import (
+    BoundEncoding,
+    Bounds,
+    Domain,
+    RawType,
+    bound_encoding,
+    decode_bounds,
+    plain_type,
 )
-from accel.format.page_claims import agrees_with_chunk
-from accel.format.reading import Raw, Reading, plain_type, reading_of
+from accel.format.model import ColumnIndex, ColumnOrder, Encoding, FileMetadata, Leaf, Physical, SchemaElement
+from accel.format.schema import LogicalType
 from accel.format.writers import Doubts, doubts_about, miscounts_nulls
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
-    from accel.format.packed import Kin, PackedMetadata
+    from accel.format.packed import PackedMetadata, SharedMetadata
 
 __all__ = [
+    "agrees_with_chunk",
     "chunk_bounds",
     "chunk_extremes",
     "joined_chunk_bounds",
@@ -51,7 +49,7 @@ _DICTIONARY_ENCODED = 1 << Encoding.PLAIN_DICTIONARY | 1 << Encoding.RLE_DICTION
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """Raw lower, or raw upper, bounds: positions in a blob, start -1 where absent."""
+    """RawType lower, or raw upper, bounds: positions in a blob, start -1 where absent."""
 
     start: Int64s
     length: Int64s
@@ -59,19 +57,19 @@ class _Side:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Statistics:
-    """What the footers of one file, or of several, say of one column in each row group."""
+    """The statistics of one column in each row group, of one file or of several."""
 
     rows: Int64s
-    """Of each row group."""
+    """Rows of each row group."""
     column: Callable[[str], npt.NDArray[Any]]
-    """A column of the ChunkTable by its name."""
+    """Returns a column of the ChunkTable by its name."""
     blob: bytes
-    """The footer, or the footers one after the other."""
+    """The footer, or the concatenated footers."""
     shift: Int64s | None = None
-    """Where in `blob` the footer of each row group begins; None where there is but one footer."""
+    """The offset in `blob` of each row group's footer; None for a single footer."""
 
     def side(self, name: str) -> _Side:
-        """One of the four bounds: "min", "max", and the deprecated "old_min" and "old_max"."""
+        """Return one of the four bounds: "min", "max", and the deprecated "old_min" and "old_max"."""
         starts = self.column(f"{name}_start")
         if self.shift is not None:
             starts = np.where(starts >= 0, starts + self.shift, -1)
@@ -86,21 +84,21 @@ class _Counts:
 
 
 def chunk_bounds(metadata: FileMetadata, leaf_ordinal: int, *, arrow_type: pa.DataType) -> Bounds:
-    """Bounds of one column in each row group, from the chunks' statistics.
+    """Return the bounds of one column in each row group, from the chunks' statistics.
 
     Parameters
     ----------
     metadata : FileMetadata
     leaf_ordinal : int
-        Of the column, among the schema's leaves.
+        The column's place among the schema's leaves.
     arrow_type : pyarrow.DataType
         What the column decodes to: integer bounds are in its ticks and scale.
 
     Returns
     -------
     Bounds
-        One unit a row group. The domain is NONE where Parquet's and Arrow's types do not go with each
-        other in a way known here; the counts hold even so. Of repeated columns nothing is known.
+        One unit a row group. The domain is NONE where this reader does not support the pair of Parquet
+        and Arrow types; the counts are valid even then. For repeated columns nothing is claimed.
     """
     chunks = metadata.chunks
 
@@ -115,8 +113,10 @@ def chunk_bounds(metadata: FileMetadata, leaf_ordinal: int, *, arrow_type: pa.Da
 def joined_chunk_bounds(
     files: Sequence[PackedMetadata], leaf_ordinal: int, *, arrow_type: pa.DataType
 ) -> Bounds:
-    """`chunk_bounds` of files with one schema, one order of this column and the same doubts about it, one file's units
-    after the other's."""
+    """Return the `chunk_bounds` of several files, concatenated.
+
+    The files have one schema, and the same column order and doubts for this column.
+    """
     from accel.format.packed import chunks_of_leaf
 
     rows = np.concatenate([file.group_rows for file in files])
@@ -127,11 +127,11 @@ def joined_chunk_bounds(
         sizes = np.array([len(file.footer) for file in files], np.int64)
         shift = np.repeat(np.cumsum(sizes) - sizes, [file.num_row_groups for file in files])
     stored = _Statistics(rows, columns.__getitem__, blob, shift)
-    return _chunk_bounds(files[0].kin, leaf_ordinal, stored, arrow_type)
+    return _chunk_bounds(files[0].shared, leaf_ordinal, stored, arrow_type)
 
 
 def _chunk_bounds(
-    metadata: FileMetadata | Kin, leaf_ordinal: int, stored: _Statistics, arrow_type: pa.DataType
+    metadata: FileMetadata | SharedMetadata, leaf_ordinal: int, stored: _Statistics, arrow_type: pa.DataType
 ) -> Bounds:
     rows, column = stored.rows, stored.column
     leaf = metadata.schema.leaves[leaf_ordinal]
@@ -143,25 +143,25 @@ def _chunk_bounds(
     nulls = _settle_nulls(column, rows, doubts)
     nans = np.where(here, column("nan_count"), -1)
     counts = _settle_counts(rows, np.where(here, nulls, -1), nans, element, leaf, arrow_type)
-    reading = reading_of(element, arrow_type)
-    if reading is None or doubts.bounds:
+    encoding = bound_encoding(element, arrow_type)
+    if encoding is None or doubts.bounds:
         return _counts_only(counts)
 
     lower, upper = stored.side("min"), stored.side("max")
-    ordered = _is_ordered(metadata, leaf_ordinal, reading)
+    ordered = _is_ordered(metadata, leaf_ordinal, encoding)
     current = np.full(len(rows), ordered) & ((lower.start >= 0) | (upper.start >= 0))
-    if reading.signed_order:
+    if encoding.signed_order:
         # The two pairs are never mixed: they may be of different orders.
         lower = _choose(current, lower, stored.side("old_min"))
         upper = _choose(current, upper, stored.side("old_max"))
         current = np.ones(len(rows), bool)
     usable = here & current & (counts.nulls < np.maximum(rows, 1))
     whole = column("max_exact") == 1
-    return _make_bounds(stored.blob, reading, lower, upper, usable, counts, whole=whole)
+    return _make_bounds(stored.blob, encoding, lower, upper, usable, counts, whole=whole)
 
 
 def _settle_nulls(column: Callable[[str], npt.NDArray[Any]], rows: Int64s, doubts: Doubts) -> Int64s:
-    """The null counts of chunks that are believed."""
+    """Return the null counts of chunks, -1 where they are not trusted."""
     nulls = column("null_count")
     if doubts.null_counts:
         return np.full_like(nulls, -1)
@@ -175,8 +175,7 @@ def _settle_nulls(column: Callable[[str], npt.NDArray[Any]], rows: Int64s, doubt
 
 
 def _is_all_null_with_bounds(column: Callable[[str], npt.NDArray[Any]], rows: Int64s) -> Bools:
-    """Where a chunk counts as many nulls as it has values, and gives bounds of these: the count is wrong, or else the
-    bounds are of nothing and may be any."""
+    """Return where a chunk counts as many nulls as values and still has bounds: either the count or the bounds are wrong."""
     full: Bools = (column("null_count") >= rows) & (rows > 0)
     if full.any():
         names = ("min_start", "max_start", "old_min_start", "old_max_start")
@@ -185,7 +184,7 @@ def _is_all_null_with_bounds(column: Callable[[str], npt.NDArray[Any]], rows: In
 
 
 def null_counts(metadata: FileMetadata, leaf_ordinal: int, *, arrow_type: pa.DataType) -> Int64s:
-    """The null counts of a column in each row group that are believed, also inside lists; -1 for others."""
+    """Return the null counts of a column in each row group, also inside lists; -1 where they are not trusted."""
     doubts = doubts_about(metadata, leaf_ordinal, arrow_type=arrow_type)
     chunks = metadata.chunks
     return _settle_nulls(
@@ -196,8 +195,7 @@ def null_counts(metadata: FileMetadata, leaf_ordinal: int, *, arrow_type: pa.Dat
 def chunk_extremes(
     metadata: FileMetadata, leaf_ordinal: int, *, arrow_type: pa.DataType
 ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
-    """Whether the lower, and whether the upper, bounds of a column in each row group occur as values: 1, 0, or -1 where
-    the statistics do not say."""
+    """Return, for each row group, whether a column's lower and upper bounds occur as values: 1, 0, or -1 for unknown."""
     chunks, rows = metadata.chunks, metadata.group_rows
 
     def column(name: str) -> npt.NDArray[Any]:
@@ -219,7 +217,7 @@ def page_extremes(
     *,
     arrow_type: pa.DataType,
 ) -> npt.NDArray[np.int8]:
-    """The same of both bounds of each page, of which a column index says nothing: 0 or -1."""
+    """Return the same for both bounds of each page. A column index does not record it, so the result is 0 or -1."""
     doubtful = ~index.null_pages & (index.null_count >= page_rows)
     if doubts_about(metadata, leaf_ordinal, arrow_type=arrow_type).extremes:
         doubtful |= index.null_count != 0
@@ -235,7 +233,7 @@ def page_bounds(
     arrow_type: pa.DataType,
     chunk: Bounds | None = None,
 ) -> Bounds:
-    """Bounds of one column in each data page of a chunk, from its column index.
+    """Return the bounds of one column in each data page of a chunk, from its column index.
 
     Parameters
     ----------
@@ -245,7 +243,7 @@ def page_bounds(
     page_rows : array of int64
         Rows of each page, of the same length.
     chunk : Bounds, optional
-        Of the whole chunk, as one unit: what the pages say is not believed where it contradicts that.
+        Bounds of the whole chunk, as one unit. Page bounds that contradict them are not used.
 
     Returns
     -------
@@ -258,36 +256,35 @@ def page_bounds(
     element = metadata.schema.elements[leaf.element]
     doubts = doubts_about(metadata, leaf_ordinal, arrow_type=arrow_type)
     nulls = _settle_page_nulls(index, page_rows, doubts, chunk)
-    # A page that is not all null may hold NaN, too: to its writer a page without bounds, as one of nothing but NaN is, may
-    # have looked all null.
+    # A null page may hold NaN too: some writers mark a page of nothing but NaN, which has no bounds, as a null page.
     counts = _settle_counts(page_rows, nulls, index.nan_count, element, leaf, arrow_type)
-    reading = reading_of(element, arrow_type)
-    if reading is None or doubts.bounds:
+    encoding = bound_encoding(element, arrow_type)
+    if encoding is None or doubts.bounds:
         return _counts_only(counts)
-    usable = ~index.null_pages & np.full(len(page_rows), _is_ordered(metadata, leaf_ordinal, reading))
+    usable = ~index.null_pages & np.full(len(page_rows), _is_ordered(metadata, leaf_ordinal, encoding))
     lower = _Side(index.min_start, index.min_length)
     upper = _Side(index.max_start, index.max_length)
-    if doubts.page_uppers and reading.raw is Raw.BYTES:
+    if doubts.page_uppers and encoding.raw is RawType.BYTES:
         upper = _Side(np.full_like(index.max_start, -1), index.max_length)
     whole = np.zeros(len(page_rows), bool)
-    found = _make_bounds(index.blob, reading, lower, upper, usable, counts, whole=whole)
+    found = _make_bounds(index.blob, encoding, lower, upper, usable, counts, whole=whole)
     if chunk is not None and not agrees_with_chunk(found, chunk, valued=~index.null_pages):
         return _counts_only(counts)
     return found
 
 
 def _settle_page_nulls(index: ColumnIndex, page_rows: Int64s, doubts: Doubts, chunk: Bounds | None) -> Int64s:
-    """The null counts of pages that are believed."""
+    """Return the null counts of pages, -1 where they are not trusted."""
     if doubts.null_counts:
         return np.full(len(page_rows), -1, np.int64)
-    # A page that claims to be all null, and to have fewer nulls than rows, or bounds, is not believed.
+    # A null page with bounds, or with fewer nulls than rows, contradicts itself.
     bounded = (index.min_length > 0) | (index.max_length > 0)
     nulls = np.where(index.null_pages & (index.null_count < 0) & ~bounded, page_rows, index.null_count)
     nulls = np.where(index.null_pages == (nulls == page_rows), nulls, -1)
     if doubts.repeated_null_counts:
         nulls = np.where(nulls > 0, -1, nulls)
     if chunk is not None and chunk.null_count[0] >= 0:
-        # Nor are pages that have more nulls together than their chunk has, or fewer.
+        # So do pages whose nulls together differ from the chunk's count.
         counted = nulls >= 0
         total, whole = int(nulls[counted].sum()), int(chunk.null_count[0])
         if total > whole or (counted.all() and total < whole):
@@ -295,10 +292,10 @@ def _settle_page_nulls(index: ColumnIndex, page_rows: Int64s, doubts: Doubts, ch
     return nulls
 
 
-def _is_ordered(metadata: FileMetadata | Kin, leaf_ordinal: int, reading: Reading) -> bool:
+def _is_ordered(metadata: FileMetadata | SharedMetadata, leaf_ordinal: int, encoding: BoundEncoding) -> bool:
     order = metadata.column_orders[leaf_ordinal]
     if order == ColumnOrder.IEEE754_TOTAL:
-        return reading.domain is Domain.FLOAT
+        return encoding.domain is Domain.FLOAT
     return bool(order == ColumnOrder.TYPE_DEFINED)
 
 
@@ -309,10 +306,10 @@ def _choose(first: Bools, a: _Side, b: _Side) -> _Side:
 def _settle_counts(
     values: Int64s, nulls: Int64s, nans: Int64s, element: SchemaElement, leaf: Leaf, arrow_type: pa.DataType
 ) -> _Counts:
-    """Counts that cannot be true, or may not be, become unknown; what the types say needs no count."""
+    """Make impossible and doubtful counts unknown, and derive the counts that follow from the types."""
     plain = plain_type(arrow_type)
     if plain is not None and pa.types.is_null(plain):
-        # So it is decoded, whatever is stored.
+        # A column of type null decodes to nulls, whatever is stored.
         nulls = values
     elif leaf.max_definition == 0:
         nulls = np.zeros_like(values)
@@ -338,7 +335,7 @@ def _counts_only(counts: _Counts) -> Bounds:
 
 def _make_bounds(
     blob: bytes,
-    reading: Reading,
+    encoding: BoundEncoding,
     lower: _Side,
     upper: _Side,
     usable: Bools,
@@ -346,27 +343,89 @@ def _make_bounds(
     *,
     whole: Bools,
 ) -> Bounds:
-    """The bounds where they are usable; `whole` tells which upper ones are known not to be cut."""
+    """Decode the bounds where they are usable; `whole` marks upper bounds that are certainly not truncated."""
     low, has_low = decode_bounds(
-        blob, reading, start=lower.start, length=lower.length, wanted=usable & (lower.start >= 0)
+        blob, encoding, start=lower.start, length=lower.length, wanted=usable & (lower.start >= 0)
     )
     high, has_high = decode_bounds(
-        blob, reading, start=upper.start, length=upper.length, wanted=usable & (upper.start >= 0)
+        blob, encoding, start=upper.start, length=upper.length, wanted=usable & (upper.start >= 0)
     )
-    if reading.least is not None:
+    if encoding.least is not None:
         has_low = has_high = has_low & has_high
-    if reading.raw is Raw.BYTES:
+    if encoding.raw is RawType.BYTES:
         has_high = has_high & (whole | ~_is_topmost(high))
-    if reading.domain is Domain.FLOAT:
+    if encoding.domain is Domain.FLOAT:
         low, high = np.where(low == 0, -0.0, low), np.where(high == 0, 0.0, high)
     both = has_low & has_high
     if both.any():
         crossed = both.copy()
         crossed[both] = np.greater(low[both], high[both]).astype(bool)
         has_low, has_high = has_low & ~crossed, has_high & ~crossed
-    return Bounds(reading.domain, low, high, has_low, has_high, counts.values, counts.nulls, counts.nans)
+    return Bounds(encoding.domain, low, high, has_low, has_high, counts.values, counts.nulls, counts.nans)
 
 
 def _is_topmost(values: npt.NDArray[Any]) -> Bools:
-    """Where all bytes are 0xFF, so that a bound which was cut there could not be raised."""
+    """Return where all bytes are 0xFF, so that a writer that truncated the bound could not have raised it."""
     return np.array([v[:1] == b"\xff" and not v.strip(b"\xff") for v in values.tolist()], bool)
+
+
+def agrees_with_chunk(pages: Bounds, chunk: Bounds, *, valued: Bools) -> bool:
+    """Return whether the bounds of pages are consistent with those of their chunk.
+
+    They are not where a page's bound lies outside the chunk's, or where all pages together do not reach as far.
+
+    Parameters
+    ----------
+    pages : Bounds
+        One unit a page.
+    chunk : Bounds
+        One unit, of the same domain.
+    valued : array of bool
+        Pages that may hold values.
+    """
+    if pages.domain is not chunk.domain or pages.domain is Domain.NONE or not valued.any():
+        return True
+    lower, upper = pages.lower[pages.has_lower], pages.upper[pages.has_upper]
+    all_lower, all_upper = bool(pages.has_lower[valued].all()), bool(pages.has_upper[valued].all())
+    in_bytes = pages.domain is Domain.BYTES
+    if chunk.has_lower[0]:
+        least: Any = chunk.lower[0]
+        if len(upper) and upper.min() < least:
+            return False
+        first = lower.min() if len(lower) else least
+        if first < least and not (in_bytes and all(_is_cut(v, least) for v in lower.tolist() if v < least)):
+            return False
+        if first > least and all_lower and not (in_bytes and _is_cut(least, first)):
+            return False
+    if chunk.has_upper[0]:
+        most: Any = chunk.upper[0]
+        if len(lower) and lower.max() > most:
+            return False
+        last = upper.max() if len(upper) else most
+        if last > most and not (in_bytes and all(_is_raised(v, most) for v in upper.tolist() if v > most)):
+            return False
+        if last < most and all_upper and not (in_bytes and _is_raised(most, last)):
+            return False
+    return True
+
+
+def _is_cut(bound: bytes, value: bytes) -> bool:
+    """Return whether a lower bound may be this value, truncated."""
+    return value.startswith(bound)
+
+
+def _is_raised(bound: bytes, value: bytes) -> bool:
+    """Return whether an upper bound above a value may be that value truncated and then raised in its last byte or
+    character."""
+    # Where a byte overflowed, the one before it was raised instead.
+    bound = bound.rstrip(b"\x00")
+    if not bound:
+        return False
+    if value.startswith(bound[:-1] + bytes((bound[-1] - 1,))):
+        return True
+    text = bound.decode("utf-8", "surrogateescape")
+    point = ord(text[-1]) - 1
+    if point >= 0xDC7F and point < 0xDFFF:  # a byte that is no text
+        return False
+    before = chr(0xD7FF if point == 0xDFFF else point)
+    return value.startswith((text[:-1] + before).encode("utf-8", "surrogateescape"))

@@ -1,22 +1,35 @@
-"""What metadata says of one column's values, ready to be compared.
+"""Comparable bounds of a column's values, and how they are decoded from the bytes in the metadata.
 
-The Parquet specification's sources: `parquet.thrift` (Statistics, ColumnIndex, ColumnOrder).
+Sources: parquet-format `parquet.thrift` (Statistics, ColumnIndex, ColumnOrder, ConvertedType, LogicalType),
+`LogicalTypes.md`.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+
+from accel.format.model import Physical, SchemaElement
+from accel.format.schema import ConvertedType, LogicalType, time_unit
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
 
-__all__ = ["Bounds", "Domain"]
+__all__ = [
+    "BoundEncoding",
+    "Bounds",
+    "Domain",
+    "RawType",
+    "bound_encoding",
+    "decode_bounds",
+    "plain_type",
+]
 
 
 class Domain(enum.Enum):
@@ -37,11 +50,11 @@ class Domain(enum.Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bounds:
-    """What metadata proves of the values of one column in n units; every array has length n.
+    """Proven bounds and counts of one column's values in n units (files, row groups or pages); every array has length n.
 
     Where `has_lower` (`has_upper`) is set, every value of the unit that is neither null nor NaN is
-    >= `lower` (<= `upper`). A bound need not occur as a value (writers truncate). Nothing at all
-    is claimed where the flags are unset: unknown keeps.
+    >= `lower` (<= `upper`). A bound need not occur as a value, since writers truncate. Where the
+    flags are unset any value may occur.
     """
 
     domain: Domain
@@ -55,21 +68,14 @@ class Bounds:
     """-1 unknown (absent is never zero)."""
     nan_count: Int64s
     """-1 unknown; 0 for domains without NaN."""
-    read: object = field(default=None, init=False, repr=False)
-    """What pruning made of them, for the next question; it follows from the rest."""
-
-    def keep_read(self, made: object) -> None:
-        """Remember it."""
-        object.__setattr__(self, "read", made)
 
     def __len__(self) -> int:
         return len(self.has_lower)
 
     def take(self, units: Int64s) -> Bounds:
-        """The same claims for other units: unit i of the result is a part of unit `units[i]`.
+        """Return the bounds for other units: unit i of the result is a part of unit `units[i]`.
 
-        Counts then are only right as "none", "all" or "some", which is all that pruning asks: a count
-        that is neither zero nor everything becomes unknown.
+        A count that is neither zero nor everything becomes unknown, because it need not hold for a part.
         """
         values = self.num_values[units]
         return Bounds(
@@ -84,7 +90,7 @@ class Bounds:
         )
 
     def part(self, begin: int, end: int) -> Bounds:
-        """The claims for a half-open range of the units, as they are: views."""
+        """Return the bounds of a half-open range of the units, as views."""
         return Bounds(
             self.domain,
             self.lower[begin:end],
@@ -98,7 +104,7 @@ class Bounds:
 
     @classmethod
     def join(cls, parts: Sequence[Bounds]) -> Bounds:
-        """The claims of some that are `alike`, one after the other."""
+        """Concatenate bounds that are `joinable`."""
         return cls(
             parts[0].domain,
             np.concatenate([part.lower for part in parts]),
@@ -111,8 +117,8 @@ class Bounds:
         )
 
     @staticmethod
-    def alike(parts: Sequence[Bounds]) -> bool:
-        """Whether they are of one domain and type."""
+    def joinable(parts: Sequence[Bounds]) -> bool:
+        """Return whether all bounds have one domain and one numpy type."""
         first = parts[0]
         for part in parts:
             if part.domain is not first.domain:
@@ -123,7 +129,7 @@ class Bounds:
 
     @classmethod
     def unknown(cls, num_values: Int64s) -> Bounds:
-        """Nothing is known of `len(num_values)` units but their sizes."""
+        """Return bounds of units of which only the sizes are given."""
         n = len(num_values)
         nothing = np.full(n, -1, np.int64)
         empty: npt.NDArray[np.generic] = np.zeros(n, np.int64)
@@ -134,3 +140,336 @@ class Bounds:
 
 def _all_or_none(count: Int64s, total: Int64s) -> Int64s:
     return np.where((count == 0) | ((count == total) & (total >= 0)), count, -1)
+
+
+class RawType(enum.Enum):
+    """How the bytes of a bound encode it (parquet-format `Encodings.md`, PLAIN, without a length)."""
+
+    BOOLEAN = "boolean"
+    INT32 = "int32"
+    INT64 = "int64"
+    UINT32 = "uint32"
+    UINT64 = "uint64"
+    FLOAT16 = "float16"
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+    BIG_ENDIAN = "big endian"
+    """Two's complement, as decimals in bytes have it."""
+    BYTES = "bytes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundEncoding:
+    """How the raw bounds of one column encode values of its domain."""
+
+    domain: Domain
+    raw: RawType
+    width: int = 0
+    """Bytes of every raw bound; 0 where they vary. For BYTES the maximum, where 0 is no limit."""
+    signed_order: bool = False
+    """The deprecated `min` and `max`, compared as signed, are right for this type."""
+    factor: int = 1
+    """Arrow's ticks (or unscaled units) in one of Parquet's."""
+    least: int | None = None
+    """The range of the Arrow type in Parquet's ticks, where the Parquet type has a wider one. Values outside
+    may wrap when they are decoded, so bounds count only where both exist and lie inside."""
+    greatest: int | None = None
+
+
+class _Meaning(enum.Enum):
+    """The meaning of an annotation, whether LogicalType or ConvertedType."""
+
+    NONE = "none"
+    TEXT = "text"
+    DECIMAL = "decimal"
+    DATE = "date"
+    TIME = "time"
+    TIMESTAMP = "timestamp"
+    SIGNED = "signed"
+    UNSIGNED = "unsigned"
+    UUID = "uuid"
+    FLOAT16 = "float16"
+    OPAQUE = "opaque"
+    """No order, or an unknown one: INTERVAL, VARIANT, GEOMETRY, later types."""
+
+
+_LOGICAL: dict[int, _Meaning] = {
+    LogicalType.STRING: _Meaning.TEXT,
+    LogicalType.ENUM: _Meaning.TEXT,
+    LogicalType.DECIMAL: _Meaning.DECIMAL,
+    LogicalType.DATE: _Meaning.DATE,
+    LogicalType.TIME: _Meaning.TIME,
+    LogicalType.TIMESTAMP: _Meaning.TIMESTAMP,
+    LogicalType.JSON: _Meaning.TEXT,
+    LogicalType.BSON: _Meaning.TEXT,
+    LogicalType.UUID: _Meaning.UUID,
+    LogicalType.FLOAT16: _Meaning.FLOAT16,
+}
+"""INTEGER is missing because its parameters give the sign."""
+_CONVERTED: dict[int, _Meaning] = {
+    ConvertedType.UTF8: _Meaning.TEXT,
+    ConvertedType.ENUM: _Meaning.TEXT,
+    ConvertedType.DECIMAL: _Meaning.DECIMAL,
+    ConvertedType.DATE: _Meaning.DATE,
+    ConvertedType.TIME_MILLIS: _Meaning.TIME,
+    ConvertedType.TIME_MICROS: _Meaning.TIME,
+    ConvertedType.TIMESTAMP_MILLIS: _Meaning.TIMESTAMP,
+    ConvertedType.TIMESTAMP_MICROS: _Meaning.TIMESTAMP,
+    ConvertedType.UINT_8: _Meaning.UNSIGNED,
+    ConvertedType.UINT_16: _Meaning.UNSIGNED,
+    ConvertedType.UINT_32: _Meaning.UNSIGNED,
+    ConvertedType.UINT_64: _Meaning.UNSIGNED,
+    ConvertedType.INT_8: _Meaning.SIGNED,
+    ConvertedType.INT_16: _Meaning.SIGNED,
+    ConvertedType.INT_32: _Meaning.SIGNED,
+    ConvertedType.INT_64: _Meaning.SIGNED,
+    ConvertedType.JSON: _Meaning.TEXT,
+    ConvertedType.BSON: _Meaning.TEXT,
+}
+_NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+_DAY_MILLIS = 86_400_000
+
+
+def bound_encoding(element: SchemaElement, arrow_type: pa.DataType) -> BoundEncoding | None:
+    """Return how the bounds of a leaf are encoded; None where the pair of types is not supported.
+
+    Dictionary, run-end encoded and extension types count as their value or storage type.
+    """
+    kind = plain_type(arrow_type)
+    meaning = _meaning(element)
+    physical = element.physical
+    if kind is None or meaning is _Meaning.OPAQUE or physical is None or physical is Physical.INT96:
+        return None
+    if physical in (Physical.INT32, Physical.INT64):
+        return _read_integer(element, physical, meaning, kind)
+    if physical in (Physical.BYTE_ARRAY, Physical.FIXED_LEN_BYTE_ARRAY):
+        return _read_bytes(element, meaning, kind)
+    if meaning is not _Meaning.NONE:
+        return None
+    if physical is Physical.BOOLEAN:
+        if not pa.types.is_boolean(kind):
+            return None
+        return BoundEncoding(domain=Domain.BOOLEAN, raw=RawType.BOOLEAN, width=1, signed_order=True)
+    width = 4 if physical is Physical.FLOAT else 8
+    if not pa.types.is_floating(kind) or kind.bit_width < 8 * width:
+        return None
+    raw = RawType.FLOAT32 if width == 4 else RawType.FLOAT64
+    return BoundEncoding(domain=Domain.FLOAT, raw=raw, width=width, signed_order=True)
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType | None:
+    """Return the type below dictionaries, runs and extensions; None for one whose storage compares differently."""
+    while True:
+        if isinstance(kind, pa.BaseExtensionType):
+            if kind.extension_name == "arrow.bool8":  # stored as int8, compared as booleans
+                return None
+            kind = kind.storage_type
+        elif pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+            kind = kind.value_type
+        else:
+            return kind
+
+
+def _meaning(element: SchemaElement) -> _Meaning:
+    if element.logical_type is not None:
+        if element.logical_type == LogicalType.INTEGER:
+            return _Meaning.SIGNED if element.logical_params.get("signed") else _Meaning.UNSIGNED
+        return _LOGICAL.get(element.logical_type, _Meaning.OPAQUE)
+    if element.converted_type is not None:
+        return _CONVERTED.get(element.converted_type, _Meaning.OPAQUE)
+    return _Meaning.NONE
+
+
+def _factor(element: SchemaElement, meaning: _Meaning, kind: pa.DataType) -> int | None:
+    """Return Arrow's ticks in one of Parquet's; None where the types do not fit each other."""
+    t = pa.types
+    if meaning in (_Meaning.NONE, _Meaning.SIGNED, _Meaning.UNSIGNED):
+        # pyarrow stores durations as plain INT64 in their own unit.
+        return 1 if t.is_integer(kind) or (meaning is _Meaning.NONE and t.is_duration(kind)) else None
+    if meaning is _Meaning.DECIMAL:
+        if not t.is_decimal(kind):
+            return None
+        logical = element.logical_type is not None
+        shift = kind.scale - (element.logical_params.get("scale", 0) if logical else element.scale)
+        return 10**shift if 0 <= shift <= 76 else None
+    if meaning is _Meaning.DATE:
+        return 1 if t.is_date32(kind) else _DAY_MILLIS if t.is_date64(kind) else None
+    if (meaning is _Meaning.TIME and t.is_time(kind)) or (
+        meaning is _Meaning.TIMESTAMP and t.is_timestamp(kind)
+    ):
+        stored = time_unit(element)
+        if stored is None or _NANOS[stored] % _NANOS[kind.unit]:
+            return None
+        return _NANOS[stored] // _NANOS[kind.unit]
+    return None
+
+
+def _read_integer(
+    element: SchemaElement, physical: Physical, meaning: _Meaning, kind: pa.DataType
+) -> BoundEncoding | None:
+    factor = _factor(element, meaning, kind)
+    if factor is None:
+        return None
+    bits = 32 if physical is Physical.INT32 else 64
+    unsigned = meaning is _Meaning.UNSIGNED
+    if unsigned:
+        raw = RawType.UINT32 if bits == 32 else RawType.UINT64
+    else:
+        raw = RawType.INT32 if bits == 32 else RawType.INT64
+    source = (0, (1 << bits) - 1) if unsigned else _signed_limits(bits)
+    least, greatest = _limits(source, kind, factor)
+    return BoundEncoding(
+        domain=Domain.INTEGER,
+        raw=raw,
+        width=bits // 8,
+        signed_order=not unsigned,
+        factor=factor,
+        least=least,
+        greatest=greatest,
+    )
+
+
+def _read_bytes(element: SchemaElement, meaning: _Meaning, kind: pa.DataType) -> BoundEncoding | None:
+    t = pa.types
+    width = element.type_length
+    if meaning is _Meaning.FLOAT16:
+        if width != 2 or not t.is_floating(kind):
+            return None
+        return BoundEncoding(domain=Domain.FLOAT, raw=RawType.FLOAT16, width=2)
+    if meaning is _Meaning.DECIMAL:
+        factor = _factor(element, meaning, kind)
+        if factor is None:
+            return None
+        least, greatest = _limits(_signed_limits(8 * (width or 1024)), kind, factor)
+        return BoundEncoding(
+            domain=Domain.INTEGER,
+            raw=RawType.BIG_ENDIAN,
+            width=width,
+            factor=factor,
+            least=least,
+            greatest=greatest,
+        )
+    if meaning not in (_Meaning.NONE, _Meaning.TEXT, _Meaning.UUID):
+        return None
+    if not (_is_bytes(kind) or (t.is_fixed_size_binary(kind) and kind.byte_width == width)):
+        return None
+    return BoundEncoding(domain=Domain.BYTES, raw=RawType.BYTES, width=width)
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    t = pa.types
+    tests = (t.is_string, t.is_large_string, t.is_string_view, t.is_binary, t.is_large_binary)
+    return t.is_binary_view(kind) or any(test(kind) for test in tests)
+
+
+def _signed_limits(bits: int) -> tuple[int, int]:
+    return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+
+
+def _limits(source: tuple[int, int], kind: pa.DataType, factor: int) -> tuple[int | None, int | None]:
+    """Return the range of the Arrow type in Parquet's ticks; None where it covers that of Parquet's type."""
+    if pa.types.is_unsigned_integer(kind):
+        least, greatest = 0, (1 << kind.bit_width) - 1
+    else:
+        least, greatest = _signed_limits(kind.bit_width)
+    least, greatest = -(-least // factor), greatest // factor
+    if least <= source[0] and source[1] <= greatest:
+        return None, None
+    return least, greatest
+
+
+MAX_DECIMAL_BYTES: Final = 1024
+"""No decimal that Arrow holds needs more than 32."""
+
+Values = npt.NDArray[Any]
+
+_FIXED: dict[RawType, np.dtype[Any]] = {
+    RawType.BOOLEAN: np.dtype(np.uint8),
+    RawType.INT32: np.dtype("<i4"),
+    RawType.INT64: np.dtype("<i8"),
+    RawType.UINT32: np.dtype("<u4"),
+    RawType.UINT64: np.dtype("<u8"),
+    RawType.FLOAT16: np.dtype("<f2"),
+    RawType.FLOAT32: np.dtype("<f4"),
+    RawType.FLOAT64: np.dtype("<f8"),
+}
+_WIDE = {"u": np.uint64, "i": np.int64, "f": np.float64}
+
+
+def decode_bounds(
+    blob: bytes, encoding: BoundEncoding, *, start: Int64s, length: Int64s, wanted: Bools
+) -> tuple[Values, Bools]:
+    """Decode the bounds where `wanted`; return the values and where they are valid.
+
+    A bound is invalid where its length does not fit the type, where it is NaN, and where it lies
+    outside the encoding's limits. `start` and `length` lie within `blob`.
+    """
+    if encoding.raw is RawType.BYTES:
+        return _decode_bytes(blob, encoding.width, start, length, wanted)
+    if encoding.raw is RawType.BIG_ENDIAN:
+        values, has = _decode_big_endian(blob, encoding.width, start, length, wanted)
+    else:
+        has = wanted & (length == encoding.width)
+        values = _gather(blob, start, has, encoding.width).view(_FIXED[encoding.raw])[:, 0]
+        if encoding.raw is RawType.BOOLEAN:
+            return values == 1, has & (values <= 1)
+        values = values.astype(_WIDE[values.dtype.kind])
+        if values.dtype.kind == "f":
+            return values, has & ~np.isnan(values)
+    return _rescale(values, has, encoding)
+
+
+def _rescale(values: Values, has: Bools, encoding: BoundEncoding) -> tuple[Values, Bools]:
+    """Scale to Arrow's ticks; bounds outside the limits are dropped before they can overflow."""
+    if encoding.least is not None and encoding.greatest is not None:
+        least, greatest = encoding.least, encoding.greatest
+        if values.dtype.kind != "O":  # numpy compares with a number of its own type only
+            info = np.iinfo(values.dtype)
+            least, greatest = max(least, int(info.min)), min(greatest, int(info.max))
+        has = has & (values >= least).astype(bool) & (values <= greatest).astype(bool)
+    if encoding.factor == 1:
+        return values, has
+    values = np.where(has, values, 0)
+    widest = max((abs(int(end)) for end in (values.min(initial=0), values.max(initial=0))), default=0)
+    if values.dtype.kind != "O" and widest * encoding.factor >= 1 << 63:
+        values = values.astype(object)
+    return values * encoding.factor, has
+
+
+def _gather(blob: bytes, start: Int64s, has: Bools, width: int) -> npt.NDArray[np.uint8]:
+    """Return the `width` bytes at each start, as rows; zeros where `has` is unset."""
+    rows = np.zeros((len(start), width), np.uint8)
+    if has.any():
+        data = np.frombuffer(blob, np.uint8)
+        rows[has] = data[start[has][:, None] + np.arange(width)]
+    return rows
+
+
+def _decode_bytes(
+    blob: bytes, width: int, start: Int64s, length: Int64s, wanted: Bools
+) -> tuple[Values, Bools]:
+    # A bound of a fixed-length type may be truncated but never longer; an empty one is no bound.
+    has = wanted & (length > 0) & (length <= width) if width else wanted
+    values = np.empty(len(start), object)
+    values[:] = [
+        blob[s : s + n] if h else b""
+        for s, n, h in zip(start.tolist(), length.tolist(), has.tolist(), strict=True)
+    ]
+    return values, has
+
+
+def _decode_big_endian(
+    blob: bytes, width: int, start: Int64s, length: Int64s, wanted: Bools
+) -> tuple[Values, Bools]:
+    has = wanted & (length == width if width else (length > 0) & (length <= MAX_DECIMAL_BYTES))
+    if 0 < width <= 8:
+        rows = np.zeros((len(start), 8), np.uint8)
+        rows[:, 8 - width :] = _gather(blob, start, has, width)
+        rows[:, : 8 - width] = np.where(rows[:, 8 - width] > 127, 255, 0)[:, None]
+        return rows.view(">i8")[:, 0].astype(np.int64), has
+    values = np.empty(len(start), object)
+    values[:] = [
+        int.from_bytes(blob[s : s + n], "big", signed=True) if h else 0
+        for s, n, h in zip(start.tolist(), length.tolist(), has.tolist(), strict=True)
+    ]
+    return values, has

@@ -1,7 +1,11 @@
-"""accel's table of contents: which indexes a file holds, and where.
+"""Indexes embedded in a file: the table of contents that locates them, and DataFusion's `IDX1` index.
 
-The footer key `accel.indexes` holds it, as JSON; docs/formats.md specifies it. It is bound to the file by a
-fingerprint, and has a checksum, as every index has.
+The table of contents is JSON under the footer key `accel.indexes`; docs/formats.md specifies it. A fingerprint ties
+it to the file's data. It has a checksum, and so has every index.
+
+The `IDX1` index of DataFusion's example is its magic, a u64 length, and the distinct texts of a column, one a line.
+It has neither checksum nor fingerprint and does not name its column, so the caller who names one vouches for it.
+An empty payload may mean no text or the empty one; a text with a line end cannot be told from two.
 """
 
 from __future__ import annotations
@@ -12,30 +16,34 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
-from accel.errors import IndexFormatError
-from accel.format.checksums import Checksum, check_seal, checksum, seal
-from accel.format.fingerprint import fingerprint
-from accel.format.footer import TOC_KEY
-from accel.format.idx1 import IDX1_KEY, encode_idx1, idx1_range, parse_idx1, parse_idx1_offset
+import numpy as np
+import pyarrow as pa
+
+from accel.errors import IndexFormatError, SchemaMismatchError
+from accel.format.footer import IDX1_KEY, TOC_KEY
 from accel.format.model import FileMetadata
-from accel.format.packed_heads import LONGEST_HEAD
 from accel.ranges import Buffer
 
 __all__ = [
     "IDX1_KEY",
+    "LONGEST_HEAD",
     "TOC_KEY",
     "Checksum",
-    "Covered",
+    "CoveredColumn",
     "Entry",
     "Toc",
+    "check_seal",
     "checksum",
     "encode_idx1",
     "encode_toc",
     "fingerprint",
     "idx1_range",
+    "pack_head",
     "parse_idx1",
     "parse_idx1_offset",
     "parse_toc",
+    "seal",
+    "unpack_head",
     "verify_blob",
     "verify_head",
 ]
@@ -50,13 +58,13 @@ Path = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Covered:
-    """A column that an index of several speaks of."""
+class CoveredColumn:
+    """One of the columns that an index covers."""
 
     column: Path
     signature: str
     of: str
-    """What of it: "value", or an expression's name ("lower", "year", ...; "tuple" for a place in one)."""
+    """What is indexed: "value", or the name of an expression ("lower", "year", ...; "tuple" for a part of a tuple)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,48 +73,47 @@ class Entry:
 
     kind: str
     version: int
-    """Of the kind's bytes."""
+    """The version of the kind's bytes."""
     column: Path
-    """Names from the top level down. Where the index is of several columns, the one whose pages are its units."""
+    """The path from the top level. For an index of several columns, the one whose pages are its units."""
     signature: str
-    """What the column's values were stored as: `accel.indexes.native.signature_of`."""
+    """The stored form of the column's values: `accel.indexes.native.signature_of`."""
     level: str
-    """"file", "row group", "page", "row range"; a reader passes over others."""
+    """"file", "row group", "page" or "row range"; readers ignore other levels."""
     row_group: int
     """-1 for the whole file."""
     units: int
-    """Units that the index is of: 1, or its pages, or its rows."""
+    """The number of units: 1, the pages, or the rows."""
     offset: int
-    """In the file."""
+    """File offset of its bytes."""
     length: int
     checksum: int
     """XXH64 of its bytes."""
     head: int = 0
-    """Length of the part that finds the others, for kinds that can be read in parts; else 0."""
+    """Length of the part that locates the others, for kinds that can be read in parts; else 0."""
     head_checksum: int | None = None
-    """XXH64 of that part; None where the file does not say, and the index is to be read as a whole."""
+    """XXH64 of that part; None where the file lacks it, so that the index must be read as a whole."""
     head_again: tuple[int, int] | None = None
-    """Where that part stands once more, packed and near the footer: offset and length."""
+    """Offset and length of a compressed copy of that part near the footer."""
     params: Mapping[str, Any] = field(default_factory=dict)
-    """How it was made, for people."""
-    columns: tuple[Covered, ...] = ()
-    """What an index of several columns, or of several things of one, speaks of; empty where it is of `column`."""
+    """How the index was made, for information."""
+    columns: tuple[CoveredColumn, ...] = ()
+    """What an index of several columns, or of expressions, covers; empty where it covers just `column`."""
     seconds: float | None = None
-    """Processor time that building it took, decoding not counted: its part of what the run's indexes took. None where
-    the file does not say."""
+    """CPU time of building it, without decoding, as an equal share of its run's time; None where the file lacks it."""
 
     def paths(self) -> tuple[Path, ...]:
-        """The columns that it speaks of, each once."""
+        """Return the distinct columns that the index covers."""
         return tuple(dict.fromkeys(each.column for each in self.columns)) or (self.column,)
 
     def signature_of(self, column: Path, of: str | None = None) -> str | None:
-        """What that column's values were stored as; None where the index does not speak of it.
+        """Return the stored form of a column's values; None where the index does not cover the column.
 
-        `of` asks for one thing of it ("value", "lower", ...); None: for any.
+        `of` restricts it to one indexed thing ("value", "lower", ...).
         """
         if not self.columns:
-            told = self.params.get("of", _VALUE)
-            return self.signature if column == self.column and of in (None, told) else None
+            place = self.params.get("of", _VALUE)
+            return self.signature if column == self.column and of in (None, place) else None
         found = (each for each in self.columns if each.column == column and of in (None, each.of))
         return next((each.signature for each in found), None)
 
@@ -117,13 +124,13 @@ class Toc:
 
     entries: tuple[Entry, ...]
     nbytes: int
-    """What holding it costs, for the cache's limit."""
+    """Approximate memory, which counts against the cache's limit."""
 
 
 def encode_toc(entries: Iterable[Entry], metadata: FileMetadata) -> bytes:
-    """The value of the footer key, for a file whose data lies as in `metadata`.
+    """Encode the table of contents of a file whose data is laid out as in `metadata`.
 
-    Only neighbours of one kind, column and level are put together, so entries keep their order.
+    Only adjacent entries of one kind, column and level are grouped, so the order of entries is preserved.
     """
     runs = []
     for head, run in itertools.groupby(entries, _shared):
@@ -159,13 +166,12 @@ def _shared(entry: Entry) -> tuple[Any, ...]:
 
 
 def parse_toc(metadata: FileMetadata) -> Toc | None:
-    """The table of contents of a file; None where it has none.
+    """Parse the table of contents of a file; None where it has none.
 
     Raises
     ------
     IndexFormatError
-        It is no table of contents of this version, it was made for another file or is not as it was written, or it
-        places an index outside of the file's body.
+        It is damaged, of another version or made for another file, or it places an index outside the file's body.
     """
     raw = metadata.key_value.get(TOC_KEY)
     if raw is None:
@@ -214,7 +220,7 @@ def _entries(run: Any, metadata: FileMetadata) -> Iterable[Entry]:
     columns = run.get("columns", [])
     if not _is_path(path) or not isinstance(params, dict) or not isinstance(columns, list):
         raise IndexFormatError("the table of contents has an index of no column")
-    covered = tuple(map(_covered, columns))
+    covered = tuple(map(_covered_column, columns))
     if not _is_int(run.get("version")):
         raise IndexFormatError("the table of contents has an index without a version")
     seconds = run.get("seconds")
@@ -239,20 +245,20 @@ def _entries(run: Any, metadata: FileMetadata) -> Iterable[Entry]:
             params=params,
             seconds=each,
             head_checksum=int(head_check, 16) if _is_digest(head_check) else None,
-            head_again=_again(second, head, metadata),
+            head_again=_copy_place(second, head, metadata),
         )
 
 
-def _again(told: Any, head: int, metadata: FileMetadata) -> tuple[int, int] | None:
-    """Where a head stands once more, if that may be; what it is worth its checksum tells."""
-    if not isinstance(told, list) or len(told) != 2 or not all(map(_is_int, told)) or head > LONGEST_HEAD:
+def _copy_place(place: Any, head: int, metadata: FileMetadata) -> tuple[int, int] | None:
+    """Return where the copy of a head is, if the place is possible; its checksum is verified on reading."""
+    if not isinstance(place, list) or len(place) != 2 or not all(map(_is_int, place)) or head > LONGEST_HEAD:
         return None
-    offset, length = told
+    offset, length = place
     return (offset, length) if 4 <= offset < offset + length <= metadata.footer_start else None
 
 
 def _optional(run: Mapping[str, Any], name: str) -> list[Any]:
-    """A list with one thing for each index of a run; of None where it has none."""
+    """Return an optional list of a run, with an item for each index; all None where it is missing."""
     found, empty = run.get(name), [None] * len(run["at"])
     return found if isinstance(found, list) and len(found) == len(empty) else empty
 
@@ -263,11 +269,11 @@ def _is_path(path: Any) -> TypeGuard[list[str]]:
     )
 
 
-def _covered(each: Any) -> Covered:
+def _covered_column(each: Any) -> CoveredColumn:
     good = isinstance(each, list) and len(each) == 3 and _is_path(each[0])
     if not good or not all(isinstance(text, str) and len(text) <= _MAX_TEXT for text in each[1:]):
         raise IndexFormatError("the table of contents has an index of a column that is none")
-    return Covered(tuple(each[0]), each[1], each[2])
+    return CoveredColumn(tuple(each[0]), each[1], each[2])
 
 
 def _place(place: Any, metadata: FileMetadata) -> tuple[int, int, int, int, int, int]:
@@ -300,12 +306,12 @@ def _is_int(value: Any) -> bool:
 
 
 def verify_blob(entry: Entry, data: Buffer) -> None:
-    """Hold an index's bytes against its entry.
+    """Check the bytes of an index against its entry.
 
     Raises
     ------
     IndexFormatError
-        They are not of that length, or not those that were written.
+        The length or the checksum differs.
     """
     if len(data) != entry.length:
         raise IndexFormatError(f"an index of {entry.length} bytes came as {len(data)}")
@@ -313,7 +319,7 @@ def verify_blob(entry: Entry, data: Buffer) -> None:
 
 
 def verify_head(entry: Entry, data: Buffer) -> None:
-    """The same for the head of an index that is read in parts."""
+    """Check the head of an index that is read in parts; raises as `verify_blob` does."""
     if entry.head_checksum is None or len(data) != entry.head:
         raise IndexFormatError(f"the head of an index of {entry.head} bytes came as {len(data)}")
     _compare(entry, data, entry.head_checksum)
@@ -325,3 +331,203 @@ def _compare(entry: Entry, data: Buffer, expected: int) -> None:
             f"the {entry.kind} index of column {'.'.join(entry.column)!r} has a wrong checksum",
             hint="embed it again",
         )
+
+
+LONGEST_HEAD = 4 << 20
+"""Most bytes of a head that has a compressed copy."""
+_LEVEL = 9
+
+
+def pack_head(head: bytes) -> bytes:
+    """Compress a head to a Zstandard frame."""
+    return bytes(pa.Codec("zstd", compression_level=_LEVEL).compress(head, asbytes=True))
+
+
+def unpack_head(data: Buffer, length: int) -> bytes:
+    """Decompress a head of `length` bytes; the caller verifies its checksum.
+
+    Raises
+    ------
+    IndexFormatError
+        The data is no Zstandard frame of that length.
+    """
+    if not 0 < length <= LONGEST_HEAD:
+        raise IndexFormatError(f"the head of an index, {length} bytes, does not come packed")
+    try:
+        return bytes(pa.decompress(data, decompressed_size=length, codec="zstd", asbytes=True))
+    except (pa.ArrowException, OSError) as error:
+        raise IndexFormatError(f"the head of an index does not unpack: {error}") from None
+
+
+_BOUNDS = (
+    ("min_start", "min_length"),
+    ("max_start", "max_length"),
+    ("old_min_start", "old_min_length"),
+    ("old_max_start", "old_max_length"),
+)
+
+
+def fingerprint(metadata: FileMetadata) -> int:
+    """Return a hash (XXH64, seed 0) of the layout and the statistics of the file's data.
+
+    It does not depend on the footer's key-value metadata, page indexes and bloom filters, which change when
+    an index is embedded. Files with different rows have different fingerprints unless both layout and
+    statistics are equal.
+    """
+    import xxhash
+
+    chunks = metadata.chunks
+    hasher = xxhash.xxh64()
+    leaves = len(metadata.schema.leaves)
+    hasher.update(np.array([metadata.num_rows, metadata.num_row_groups, leaves], "<i8").tobytes())
+    hasher.update(np.ascontiguousarray(metadata.group_rows, "<i8").tobytes())
+    for figures in (
+        chunks.num_values,
+        chunks.data_page_offset,
+        chunks.dictionary_page_offset,
+        chunks.compressed,
+        chunks.uncompressed,
+        chunks.null_count,
+    ):
+        hasher.update(np.ascontiguousarray(figures, "<i8").tobytes())
+    footer = memoryview(metadata.footer)
+    for start_name, length_name in _BOUNDS:
+        starts = getattr(chunks, start_name).ravel().tolist()
+        lengths = getattr(chunks, length_name).ravel().tolist()
+        for start, length in zip(starts, lengths, strict=True):
+            bound = b"" if start < 0 else footer[start : start + length]
+            hasher.update((len(bound) if start >= 0 else -1).to_bytes(8, "little", signed=True))
+            hasher.update(bound)
+    return int(hasher.intdigest())
+
+
+_SEAL = b',"checksum":"%016x"}'
+_SEAL_BYTES = len(_SEAL % 0)
+
+
+def checksum(data: Buffer) -> int:
+    """Return the XXH64, seed 0, of some bytes."""
+    import xxhash
+
+    return int(xxhash.xxh64_intdigest(data))
+
+
+class Checksum:
+    """Computes `checksum` of bytes that arrive in pieces."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self) -> None:
+        import xxhash
+
+        self._state = xxhash.xxh64()
+
+    def add(self, data: Buffer) -> None:
+        self._state.update(data)
+
+    @property
+    def value(self) -> int:
+        return int(self._state.intdigest())
+
+
+def seal(text: bytes) -> bytes:
+    """Append a field "checksum" to a nonempty JSON object: the checksum of all bytes before the comma ahead of it."""
+    body = text[:-1]
+    return body + _SEAL % checksum(body)
+
+
+def check_seal(text: bytes) -> None:
+    """Raise IndexFormatError where the checksum of a sealed object is wrong."""
+    body = text[:-_SEAL_BYTES]
+    if text[-_SEAL_BYTES:] != _SEAL % checksum(body):
+        raise IndexFormatError("the table of contents has a wrong checksum", hint="embed the indexes again")
+
+
+_MAGIC = b"IDX1"
+_HEAD = 12
+_MAX_DIGITS = 19
+
+
+def parse_idx1_offset(metadata: FileMetadata) -> int | None:
+    """Return the offset of the file's `IDX1` index; None where the footer has none.
+
+    Raises
+    ------
+    IndexFormatError
+        The key's value is not ASCII digits, or points outside the file's body.
+    """
+    raw = metadata.key_value.get(IDX1_KEY)
+    if raw is None:
+        return None
+    if not raw.isdigit() or len(raw) > _MAX_DIGITS:
+        raise IndexFormatError(f"{IDX1_KEY} is no offset: {raw[:40]!r}", place="footer")
+    offset = int(raw)
+    if not len(_MAGIC) <= offset <= metadata.footer_start - _HEAD:
+        raise IndexFormatError(f"{IDX1_KEY} points outside the file: {offset}", place="footer")
+    return offset
+
+
+def idx1_range(metadata: FileMetadata) -> tuple[int, int] | None:
+    """Return the half-open range of bytes that contains the index, and possibly more; None where there is none.
+
+    The length is in the index itself, so the range ends at the next thing that the footer locates.
+
+    Raises IndexFormatError as `parse_idx1_offset` does.
+    """
+    offset = parse_idx1_offset(metadata)
+    if offset is None:
+        return None
+    chunks = metadata.chunks
+    end = metadata.footer_start
+    for starts in (
+        chunks.column_index_offset,
+        chunks.offset_index_offset,
+        chunks.bloom_offset,
+        chunks.start,
+    ):
+        behind = starts[starts > offset]
+        if len(behind):
+            end = min(end, int(behind.min()))
+    return offset, end
+
+
+def parse_idx1(data: Buffer) -> frozenset[bytes]:
+    """Parse the texts of an index, as UTF-8; bytes after it are ignored.
+
+    An empty payload counts as holding the empty text.
+
+    Raises
+    ------
+    IndexFormatError
+        The magic, the length or the text is invalid.
+    """
+    view = memoryview(data)
+    if bytes(view[:4]) != _MAGIC or len(view) < _HEAD:
+        raise IndexFormatError(f"an IDX1 index starts with {bytes(view[:4])!r}", hint="is the offset right?")
+    length = int.from_bytes(view[4:_HEAD], "little")
+    if length > len(view) - _HEAD:
+        raise IndexFormatError(f"an IDX1 index of {length} bytes has room for {len(view) - _HEAD}")
+    payload = bytes(view[_HEAD : _HEAD + length])
+    try:
+        payload.decode()
+    except UnicodeDecodeError as error:
+        raise IndexFormatError(f"an IDX1 index is not UTF-8: {error}") from None
+    return frozenset(payload.split(b"\n"))
+
+
+def encode_idx1(texts: Iterable[str]) -> bytes:
+    """Encode the sorted index of a set of texts.
+
+    Raises
+    ------
+    SchemaMismatchError
+        A text would not read back: it has a line end, ends with a carriage return, which some readers
+        strip, or is the empty text alone.
+    """
+    values = sorted(set(texts))
+    if values == [""] or any("\n" in value or value.endswith("\r") for value in values):
+        raise SchemaMismatchError(
+            "idx1 cannot hold a text with a line end, nor the empty one alone", hint="distinct can hold any"
+        )
+    payload = "\n".join(values).encode()
+    return _MAGIC + len(payload).to_bytes(8, "little") + payload

@@ -3,9 +3,9 @@
 Sources: parquet-format `README.md` (File format), `parquet.thrift` (FileMetaData, RowGroup),
 PARQUET-816.
 
-Offsets count from the file's first byte. What lies outside the file, or not before the footer, is
-refused, never clipped; but for a page index or bloom filter there, which are passed over. One with half of its location (no length, or an
-offset of zero) counts as absent, except that a bloom filter may lack its length.
+Offsets count from the file's first byte. Chunks outside the file, or not before the footer, are refused and never
+clipped. A page index or bloom filter outside is ignored. One with half of its location (no length, or an offset of
+zero) counts as absent, except that a bloom filter may lack its length.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from accel.errors import EncryptedFileError, ParquetFormatError, refuse_unforeseen
-from accel.format.chunk_table import build_chunks
 from accel.format.model import (
     ARROW_SCHEMA_KEY,
     ChunkTable,
@@ -26,7 +25,7 @@ from accel.format.model import (
     ParquetSchema,
     SchemaElement,
 )
-from accel.format.row_groups import LEAST_BYTES, GroupReader, RowGroups
+from accel.format.row_groups import LEAST_BYTES, GroupReader, RowGroups, build_chunks
 from accel.format.schema import build_schema, read_elements
 from accel.format.thrift import BINARY, I16, I64, LIST, STRUCT, ThriftReader
 from accel.ranges import Buffer
@@ -49,25 +48,25 @@ __all__ = [
 
 MAGIC = b"PAR1"
 AMONG_OTHERS = "Of a directory that holds other files too, name dir/*.parquet, or dir/**/*.parquet"
-"""What to do about a file that is no Parquet, and was not named."""
+"""The hint for a file of a directory that is no Parquet file."""
 TOC_KEY = "accel.indexes"
-"""Under this key a file tells of its indexes: `format.embedded` reads it."""
+"""The footer key of a file's indexes, which `format.embedded` reads."""
 IDX1_KEY = "distinct_index_offset"
-"""And under this one of an `IDX1` index: `format.idx1` does."""
+"""The footer key of an `IDX1` index, which `format.embedded` reads too."""
 _ENCRYPTED_MAGIC = b"PARE"
 _REQUIRED = {2: LIST, 3: I64, 4: LIST}
-"""The types of FileMetaData's required fields, `version` aside."""
+"""The types of FileMetaData's required fields, without `version`."""
 _TYPE_DEFINED = b"\x1c\x00\x00"
-"""The column order that everybody writes."""
+"""The Thrift bytes of the usual column order."""
 
 
-FEWEST_AT_ONCE = 64
-"""Chunks; fewer are read sooner one by one."""
+MIN_BATCH_CHUNKS = 64
+"""Fewest chunks that are read together; reading fewer one by one is faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class FooterBytes:
-    """A footer that is to be read: what `parse_footer` takes."""
+    """A footer to be parsed: the arguments of `parse_footer`."""
 
     data: bytes
     file_size: int
@@ -76,16 +75,16 @@ class FooterBytes:
 
 @dataclass(frozen=True, slots=True)
 class FooterTail:
-    """What the last eight bytes of a Parquet file say."""
+    """The last eight bytes of a Parquet file, parsed."""
 
     length: int
-    """Of the footer's Thrift bytes, which end where these eight begin. Not checked against the file."""
+    """Length of the footer's Thrift bytes, which come before these eight. It is not checked against the file."""
 
 
 def parse_tail(last8: Buffer) -> FooterTail:
     """Read a file's last eight bytes: the footer's length and the magic.
 
-    Raises EncryptedFileError for an encrypted footer, ParquetFormatError for what is no Parquet.
+    Raises EncryptedFileError for an encrypted footer, ParquetFormatError for a file that is no Parquet.
     """
     tail = bytes(last8)
     if len(tail) != 8:
@@ -106,7 +105,7 @@ def parse_tail(last8: Buffer) -> FooterTail:
 
 @dataclass(slots=True)
 class _Raw:
-    """FileMetaData as read, before anything is checked against anything else."""
+    """FileMetaData as read, before its fields are checked against each other."""
 
     version: int = 0
     created_by: str = ""
@@ -122,20 +121,20 @@ def parse_footer(data: Buffer, *, file_size: int, footer_start: int) -> FileMeta
     Parameters
     ----------
     data : Buffer
-        Exactly the footer, without the eight bytes after it. Bytes left over in it are ignored.
+        Exactly the footer, without the eight bytes after it. Trailing bytes in it are ignored.
     file_size, footer_start : int
-        Of the file; the footer's first byte in it.
+        The size of the file, and the offset of the footer in it.
 
     Returns
     -------
     FileMetadata
-        `num_rows` is the sum over the row groups, whatever the footer's own field says: rows are
-        only ever read by row group. Unknown codecs are kept and matter when a chunk is read.
+        `num_rows` is the sum over the row groups, whatever the footer's own field says, because rows are
+        read by row group. An unknown codec is an error only when a chunk is read.
 
     Raises
     ------
     ParquetFormatError
-        When the bytes do not decode, or say what cannot be true of this file.
+        The bytes do not decode, or contradict themselves or the file's size.
     """
     footer = bytes(data)
     if footer_start < 0 or footer_start + len(footer) > file_size:
@@ -185,9 +184,9 @@ def _parse(footer: bytes, file_size: int, footer_start: int) -> FileMetadata:
 
 
 def find_lost_values(rows: Int64s, chunks: ChunkTable) -> int | None:
-    """The first row group that is said to have no row, though a chunk of it has values; None where there is none.
+    """Return the first row group with no rows but with values in a chunk; None where there is none.
 
-    Whoever believes it passes over rows, and pyarrow shifts those behind them.
+    A reader would skip these values, and pyarrow would shift the rows after them.
     """
     if rows.all():
         return None
@@ -217,7 +216,7 @@ def _read_file_metadata(reader: ThriftReader) -> _Raw:
         else:
             reader.skip(ctype)
     if required:
-        # Without its row groups a file would read as one without rows.
+        # A file without its row groups would read as an empty one.
         reader.fail(f"the footer has no {' and no '.join(required.values())}")
     return raw
 
@@ -228,10 +227,10 @@ def _read_groups(reader: ThriftReader, elements: list[SchemaElement]) -> RowGrou
         reader.fail(f"{count} row groups where {reader.size - reader.pos} bytes are left")
     leaves = sum(element.physical is not None for element in elements[1:])
     groups = None
-    if count * leaves >= FEWEST_AT_ONCE:
-        from accel.format.chunk_lanes import read_groups_at_once
+    if count * leaves >= MIN_BATCH_CHUNKS:
+        from accel.format.footer_batch import read_row_groups
 
-        groups = read_groups_at_once(reader, count, leaves)
+        groups = read_row_groups(reader, count, leaves)
     if groups is None:
         groups = RowGroups()
         group_reader = GroupReader(groups)
@@ -276,14 +275,14 @@ def _read_order(reader: ThriftReader) -> int:
 
 
 def _column_orders(orders: list[int], schema: ParquetSchema) -> npt.NDArray[np.int8]:
-    """A list of another length than the leaves' orders nothing."""
+    """Return the order of each leaf; all are undefined where the list has another length."""
     if len(orders) != len(schema.leaves):
         return np.zeros(len(schema.leaves), np.int8)
     return np.array(orders, np.int8)
 
 
 def _check_groups(raw: _Raw, schema: ParquetSchema) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Rows and bytes of the row groups; each must have a chunk for each leaf."""
+    """Return the rows and bytes of the row groups, each of which must have a chunk for each leaf."""
     leaves = len(schema.leaves)
     groups = raw.groups
     total = 0

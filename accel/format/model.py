@@ -1,4 +1,4 @@
-"""A file's metadata as columns: numpy arrays over row groups and chunks, never an object a page.
+"""A file's metadata as columns: numpy arrays over row groups, chunks and pages instead of an object for each.
 
 Sources: parquet-format `parquet.thrift` (FileMetaData, RowGroup, ColumnChunk, ColumnMetaData),
 `PageIndex.md`.
@@ -42,9 +42,9 @@ Int32s = npt.NDArray[np.int32]
 
 
 _CHUNK_BYTES: Final = 217
-"""Of one chunk in all columns of a ChunkTable."""
+"""Bytes of one chunk in all columns of a ChunkTable."""
 INT96_UNIT: Final = "ns"
-"""What INT96 timestamps count, and what they are read to by default."""
+"""The unit of INT96 timestamps, and the one that they decode to by default."""
 
 
 class Physical(enum.IntEnum):
@@ -65,7 +65,7 @@ class Repetition(enum.IntEnum):
 
 
 ARROW_SCHEMA_KEY: Final = "ARROW:schema"
-"""Under this key of a footer writers store the Arrow schema: base64 of an IPC schema message."""
+"""The footer key of the Arrow schema, a base64 IPC schema message."""
 
 
 class Codec(enum.IntEnum):
@@ -80,7 +80,7 @@ class Codec(enum.IntEnum):
 
     @property
     def arrow_name(self) -> str:
-        """What Arrow calls it."""
+        """The name of the codec in Arrow."""
         return self.name.lower()
 
 
@@ -105,14 +105,14 @@ class PageType(enum.IntEnum):
 
 class ColumnOrder(enum.IntEnum):
     UNDEFINED = 0
-    """Absent, or a union member that this reader does not know: bounds are unusable."""
+    """Absent, or an unknown union member: bounds are unusable."""
     TYPE_DEFINED = 1
     IEEE754_TOTAL = 2
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaElement:
-    """One node of the schema as the footer has it; `raw` is its Thrift encoding, kept verbatim."""
+    """One node of the schema in the footer; `raw` is its Thrift encoding."""
 
     name: str
     physical: Physical | None
@@ -122,11 +122,11 @@ class SchemaElement:
     repetition: Repetition
     num_children: int
     converted_type: int | None
-    """As `annotations.ConvertedType`, or a number that is not known."""
+    """A `schema.ConvertedType`, or an unknown number."""
     logical_type: int | None
-    """The field id of the LogicalType union's member, known (`annotations.LogicalType`) or not."""
+    """The field id of the LogicalType union's member, which may be unknown (`schema.LogicalType`)."""
     logical_params: Mapping[str, int]
-    """Of that member: `scale`, `precision`, `utc` (0/1), `unit` (1 ms, 2 us, 3 ns), `bits`, `signed`."""
+    """Its parameters: `scale`, `precision`, `utc` (0/1), `unit` (1 ms, 2 us, 3 ns), `bits`, `signed`."""
     scale: int
     precision: int
     field_id: int | None
@@ -175,15 +175,15 @@ class SortingColumn:
 
 
 MISPLACED: Final = -2
-"""In place of the offset of an index that the footer places outside the file."""
+"""Stands for the offset of an index that the footer places outside the file."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkTable:
     """All column chunks, each array of shape (row groups, leaves).
 
-    -1 stands for absent, and an index whose offset is MISPLACED is as good as absent. Statistics are kept as positions in `FileMetadata.footer` (start and
-    length of each raw bound), decoded on demand by `format.bounds`.
+    -1 means absent, and an index whose offset is MISPLACED counts as absent. Raw bounds are stored as positions (start
+    and length) in `FileMetadata.footer`; `format.bounds` decodes them on demand.
     """
 
     codec: npt.NDArray[np.int8]
@@ -194,12 +194,11 @@ class ChunkTable:
     dictionary_page_offset: Int64s
     """-1 where absent, zero, or not before the data page offset; see `format.footer`."""
     start: Int64s
-    """Where the chunk's bytes start: the dictionary page where there is one, else the first data page."""
+    """The chunk's first byte: that of the dictionary page where there is one, else of the first data page."""
     end: Int64s
-    """The exclusive end; from `compressed`, corrected for writers that left out the dictionary header
-    (PARQUET-816), clipped to the footer's start."""
+    """The exclusive end, from `compressed`; corrected for writers that left out the dictionary header (PARQUET-816)."""
     encodings: npt.NDArray[np.uint32]
-    """Bit e is set where encoding e is listed."""
+    """Bit e is set where the chunk lists encoding e."""
     dictionary_pages: Int32s
     """Data pages that are dictionary-encoded, from `encoding_stats`; -1 where unknown."""
     plain_pages: Int32s
@@ -213,7 +212,7 @@ class ChunkTable:
     null_count: Int64s
     distinct_count: Int64s
     unencoded: Int64s
-    """Bytes of the texts themselves, each as often as it occurs (SizeStatistics); a hint, never checked."""
+    """Unencoded bytes of the values of BYTE_ARRAY columns (SizeStatistics); a hint, never checked."""
     nan_count: Int64s
     min_start: Int64s
     """`min_value` (field 6); -1 where absent."""
@@ -229,7 +228,7 @@ class ChunkTable:
     old_max_start: Int64s
     old_max_length: Int64s
     external: Bools
-    """`file_path` is set: the data lives in another file."""
+    """`file_path` is set: the data is in another file."""
     encrypted: Bools
     """`crypto_metadata` is set."""
 
@@ -247,28 +246,28 @@ class FileMetadata:
     created_by: str
     schema: ParquetSchema
     key_value: Mapping[str, bytes]
-    """Values as bytes: they need not be text."""
+    """The values are bytes, since they need not be UTF-8."""
     column_orders: npt.NDArray[np.int8]
-    """Of each leaf, as `ColumnOrder`."""
+    """The `ColumnOrder` of each leaf."""
     group_rows: Int64s
     """Rows of each row group, in the footer's order."""
     group_first_row: Int64s
-    """The row of the file that each row group starts with."""
+    """The row of the file at which each row group starts."""
     group_bytes: Int64s
     sorting: tuple[tuple[SortingColumn, ...], ...]
     chunks: ChunkTable
     footer: bytes
-    """The Thrift bytes, kept because bounds point into them."""
+    """The Thrift bytes, into which the positions of bounds point."""
     file_size: int
     footer_start: int
-    """Offset in the file of the Thrift bytes."""
+    """File offset of the Thrift bytes."""
 
     @property
     def num_row_groups(self) -> int:
         return len(self.group_rows)
 
     def misplaced_indexes(self, leaves: Collection[int]) -> Iterator[tuple[str, int, int]]:
-        """What each index of these leaves is that the footer places outside the file, its row group and its leaf."""
+        """Yield kind, row group and leaf of each index of these leaves that the footer places outside the file."""
         chunks = self.chunks
         for words, offset in (
             ("column index", chunks.column_index_offset),
@@ -282,21 +281,21 @@ class FileMetadata:
 
     @property
     def nbytes(self) -> int:
-        """What holding this costs, for the cache's limit."""
+        """Approximate memory, which counts against the cache's limit."""
         fixed = 4096 + len(self.footer) + self.chunks.nbytes
         return fixed + 600 * len(self.schema.elements) + 24 * self.num_row_groups
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OffsetIndex:
-    """Where the data pages of one chunk are, arrays over its pages."""
+    """The locations of a chunk's data pages, as arrays over the pages."""
 
     offset: Int64s
-    """Of the page header, in the file."""
+    """File offset of the page header."""
     size: Int64s
-    """Compressed size, page header included."""
+    """Compressed size, including the page header."""
     first_row: Int64s
-    """Within the row group; strictly increasing, first is 0."""
+    """First row within the row group: 0 for the first page, then strictly increasing."""
 
     @property
     def num_pages(self) -> int:
@@ -309,7 +308,7 @@ class OffsetIndex:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnIndex:
-    """The bounds of the data pages of one chunk, arrays over its pages; raw bounds in `blob`."""
+    """The bounds of a chunk's data pages, as arrays over the pages; the raw bounds are in `blob`."""
 
     null_pages: Bools
     boundary_order: int
@@ -336,33 +335,33 @@ class ColumnIndex:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PageTable:
-    """What the page headers of a piece of a chunk say, arrays over all pages met (any type)."""
+    """The page headers of a part of a chunk, as arrays over the pages of any type."""
 
     type: npt.NDArray[np.int8]
-    """As `PageType`."""
+    """The `PageType`."""
     start: Int64s
-    """Of the header, relative to the bytes that were walked."""
+    """Offset of the header in the bytes that were walked."""
     body: Int64s
-    """Of the body, likewise."""
+    """Offset of the body."""
     end: Int64s
-    """After the body."""
+    """Offset behind the body."""
     uncompressed: Int64s
-    """Body bytes after decompression (as the header has it)."""
+    """Body bytes after decompression, according to the header."""
     num_values: Int64s
-    """Values of a data or dictionary page, nulls included."""
+    """Values of a data or dictionary page, including nulls."""
     num_rows: Int64s
     """Rows of a v2 data page; -1 for v1."""
     num_nulls: Int64s
-    """Of a v2 data page; -1 for v1."""
+    """Nulls of a v2 data page; -1 for v1."""
     encoding: npt.NDArray[np.int8]
     level_bytes: Int64s
-    """Of a v2 data page: repetition plus definition levels, uncompressed; else 0."""
+    """Bytes of a v2 page's repetition and definition levels, which are uncompressed; else 0."""
     definition_bytes: Int64s
-    """Of those, the definition levels."""
+    """Bytes of the definition levels among them."""
     is_compressed: npt.NDArray[np.bool_]
-    """False only for a v2 page that says so; else it is as the chunk's codec says."""
+    """False only for a v2 page marked uncompressed; otherwise the chunk's codec applies."""
     level_encoding: npt.NDArray[np.int8]
-    """Of a v1 page's definition levels; -1 in all others."""
+    """Encoding of a v1 page's definition levels; -1 for other pages."""
     crc: Int64s
     """CRC-32 of the stored body, unsigned; -1 without one."""
 

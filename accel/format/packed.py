@@ -1,7 +1,7 @@
-"""A file's metadata as two buffers: what thousands of cached files are held as.
+"""A file's metadata as two buffers, the form in which thousands of files are cached.
 
-Python's garbage collector goes through every object of every file that is cached, time and again, and through all that
-these point to. An array and the footer's bytes it passes over; what is read of a file is taken out of them again.
+Python's garbage collector visits every object of every cached file again and again. It does not visit the contents of
+an array or of bytes, so the cache holds those, and `unpack` makes a `FileMetadata` of them when the file is read.
 """
 
 from __future__ import annotations
@@ -18,12 +18,18 @@ from accel.format.model import ChunkTable, FileMetadata, ParquetSchema, SortingC
 if TYPE_CHECKING:
     from accel.arrays import Int64s
 
-__all__ = ["Kin", "PackedMetadata", "chunks_of_leaf", "pack_chunks", "rows_of", "unpack"]
+__all__ = [
+    "PackedMetadata",
+    "SharedMetadata",
+    "chunks_of_leaf",
+    "pack_chunks",
+    "unpack",
+]
 
 _FIELDS: Final = tuple(ChunkTable.__slots__)
 _SLOT: Final = {name: slot for slot, name in enumerate(_FIELDS)}
 _ROWS, _BYTES, _CHUNKS = 0, 1, 2
-"""Of a row group's numbers: its rows, its bytes, where those of its chunks begin."""
+"""The places in a row group's numbers: its rows, its bytes, the first number of its chunks."""
 _TYPES: Final = tuple(
     {
         "codec": np.int8,
@@ -37,12 +43,12 @@ _TYPES: Final = tuple(
     }.get(name)
     for name in _FIELDS
 )
-"""Those of a ChunkTable's columns that are not int64."""
+"""The numpy type of each column of a ChunkTable; None for int64."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kin:
-    """What the footers of files of one writer and one schema share: their metadata but for the row groups."""
+class SharedMetadata:
+    """The metadata that the footers of one writer and one schema share: all but the row groups."""
 
     version: int
     created_by: str
@@ -51,8 +57,8 @@ class Kin:
     column_orders: npt.NDArray[np.int8]
 
     @classmethod
-    def of(cls, metadata: FileMetadata) -> Kin:
-        """Of one footer."""
+    def of(cls, metadata: FileMetadata) -> SharedMetadata:
+        """Take it from a footer."""
         return cls(
             metadata.version,
             metadata.created_by,
@@ -66,21 +72,21 @@ class Kin:
 class PackedMetadata:
     """A `FileMetadata` in few objects."""
 
-    kin: Kin
+    shared: SharedMetadata
     numbers: Int64s
-    """Of shape (row groups, 2 + 33 x leaves): rows, bytes, and the columns of a ChunkTable one after the other."""
+    """Shape (row groups, 2 + 33 x leaves): rows, bytes, then the columns of a ChunkTable one after the other."""
     sorting: tuple[tuple[SortingColumn, ...], ...] | None
-    """Of each row group; None where none says that it is sorted."""
+    """The sorting columns of each row group; None where no row group is sorted."""
     footer: bytes
     file_size: int
     footer_start: int
     num_rows: int
 
     @classmethod
-    def of(cls, metadata: FileMetadata, kin: Kin | None = None) -> PackedMetadata:
-        """Of what was parsed; `kin`, where another has just that in common with it."""
+    def of(cls, metadata: FileMetadata, shared: SharedMetadata | None = None) -> PackedMetadata:
+        """Pack parsed metadata; `shared` is the part of another file that is equal to this file's."""
         return cls(
-            Kin.of(metadata) if kin is None else kin,
+            SharedMetadata.of(metadata) if shared is None else shared,
             pack_chunks(metadata.chunks, metadata.group_rows, sizes=metadata.group_bytes),
             metadata.sorting if any(metadata.sorting) else None,
             metadata.footer,
@@ -91,7 +97,7 @@ class PackedMetadata:
 
     @property
     def schema(self) -> ParquetSchema:
-        return self.kin.schema
+        return self.shared.schema
 
     @property
     def num_row_groups(self) -> int:
@@ -103,19 +109,19 @@ class PackedMetadata:
         return rows_of(self.numbers)
 
     def column(self, name: str) -> Int64s:
-        """A column of the ChunkTable, of shape (row groups, leaves), as int64."""
-        leaves = len(self.kin.schema.leaves)
+        """Return a column of the ChunkTable as int64, of shape (row groups, leaves)."""
+        leaves = len(self.shared.schema.leaves)
         start = _CHUNKS + _SLOT[name] * leaves
         return self.numbers[:, start : start + leaves]
 
 
 def rows_of(numbers: Int64s) -> Int64s:
-    """Of packed row groups."""
+    """Return the rows of packed row groups."""
     return numbers[:, _ROWS]
 
 
 def pack_chunks(chunks: ChunkTable, rows: Int64s, *, sizes: Int64s) -> Int64s:
-    """The numbers of some row groups: of each its rows, its bytes, and those of its chunks."""
+    """Pack row groups: for each its rows, its bytes, and the numbers of its chunks."""
     groups, leaves = chunks.start.shape
     numbers = np.empty((groups, _CHUNKS + len(_FIELDS) * leaves), np.int64)
     numbers[:, _ROWS] = rows
@@ -127,9 +133,9 @@ def pack_chunks(chunks: ChunkTable, rows: Int64s, *, sizes: Int64s) -> Int64s:
 
 
 def unpack(packed: PackedMetadata) -> FileMetadata:
-    """What was packed."""
-    kin, numbers = packed.kin, packed.numbers
-    leaves = len(kin.schema.leaves)
+    """Restore the metadata that was packed."""
+    shared, numbers = packed.shared, packed.numbers
+    leaves = len(shared.schema.leaves)
     rows = numbers[:, _ROWS].copy()
     table = numbers[:, _CHUNKS:].reshape(len(rows), len(_FIELDS), leaves)
     table = np.ascontiguousarray(table.transpose(1, 0, 2))
@@ -137,12 +143,12 @@ def unpack(packed: PackedMetadata) -> FileMetadata:
         column if kind is None else column.astype(kind) for column, kind in zip(table, _TYPES, strict=True)
     ]
     return FileMetadata(
-        version=kin.version,
+        version=shared.version,
         num_rows=packed.num_rows,
-        created_by=kin.created_by,
-        schema=kin.schema,
-        key_value=kin.key_value,
-        column_orders=kin.column_orders,
+        created_by=shared.created_by,
+        schema=shared.schema,
+        key_value=shared.key_value,
+        column_orders=shared.column_orders,
         group_rows=rows,
         group_first_row=np.cumsum(rows) - rows,
         group_bytes=numbers[:, _BYTES].copy(),
@@ -155,8 +161,8 @@ def unpack(packed: PackedMetadata) -> FileMetadata:
 
 
 def chunks_of_leaf(files: Sequence[PackedMetadata], leaf: int) -> dict[str, Int64s]:
-    """The columns of the ChunkTables of files of one schema, of one leaf, one file's row groups after the other's."""
-    step = len(files[0].kin.schema.leaves)
+    """Return the ChunkTable columns of one leaf, the row groups of all files (of one schema) concatenated."""
+    step = len(files[0].shared.schema.leaves)
     parts = [file.numbers[:, _CHUNKS + leaf :: step] for file in files]
     joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
     return dict(zip(_FIELDS, joined.T, strict=True))

@@ -1,4 +1,4 @@
-"""The page index: where a chunk's data pages are, and what bounds their values.
+"""The page index: the locations of a chunk's data pages and the bounds of their values.
 
 Sources: parquet-format `PageIndex.md`, `parquet.thrift` (OffsetIndex, PageLocation, ColumnIndex).
 """
@@ -10,10 +10,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from accel.errors import IndexFormatError, ParquetFormatError
-from accel.format.chunk import read_ints
 from accel.format.model import ColumnIndex, FileMetadata, OffsetIndex
-from accel.format.thrift import BINARY, FALSE, I16, I64, LIST, STRUCT, TRUE, ThriftReader
-from accel.format.varints import decode_tokens, read_zigzags, split_tokens
+from accel.format.thrift import (
+    BINARY,
+    FALSE,
+    I16,
+    I64,
+    LIST,
+    STRUCT,
+    TRUE,
+    ThriftReader,
+    read_ints,
+    read_zigzags,
+)
 from accel.ranges import Buffer
 
 if TYPE_CHECKING:
@@ -23,10 +32,10 @@ __all__ = ["PageIndexMismatchError", "chunk_offset_index", "parse_column_index",
 
 
 class PageIndexMismatchError(ParquetFormatError):
-    """The pages are not where, or not what, the page index says."""
+    """The pages contradict the page index."""
 
     def as_index_error(self) -> IndexFormatError:
-        """The same, as whoever refuses the index has it, rather than do without it."""
+        """Return it as an IndexFormatError, for callers that cannot read without the index."""
         return IndexFormatError(
             f"the page index contradicts the pages: {self.message}", path=self.path, place=self.place
         )
@@ -38,23 +47,23 @@ def parse_offset_index(data: Buffer, *, num_rows: int, lower: int, upper: int) -
     Parameters
     ----------
     data : Buffer
-        Its Thrift bytes. What follows the page locations is not looked at.
+        The Thrift bytes. Fields after the page locations are not read.
     num_rows : int
         Rows of the row group.
     lower, upper : int
-        The half-open range of file bytes that holds the chunk: every page must lie in it.
+        The half-open range of file bytes of the chunk, within which every page must lie.
 
     Raises
     ------
     IndexFormatError
-        When the bytes do not decode; when a page is empty, outside of the chunk or overlaps the one
-        before it; when the first rows do not begin at 0 and strictly increase below `num_rows`.
+        The bytes do not decode; a page is empty, lies outside the chunk or overlaps the page before it;
+        the first rows do not start at 0 or do not strictly increase below `num_rows`.
     """
     raw = bytes(data)
     try:
         reader = ThriftReader(raw)
         locations = _find_locations(reader)
-        offset, size, first_row = _read_strict(reader, locations) or _read_plain(reader, locations)
+        offset, size, first_row = _read_locations(reader, locations)
     except (ParquetFormatError, IndexError) as error:
         raise IndexFormatError(_reason(error), place="offset index") from error
     _check_locations(offset, size, first_row, num_rows=num_rows, lower=lower, upper=upper)
@@ -62,7 +71,7 @@ def parse_offset_index(data: Buffer, *, num_rows: int, lower: int, upper: int) -
 
 
 def chunk_offset_index(data: Buffer, metadata: FileMetadata, row_group: int, leaf: int) -> OffsetIndex:
-    """`parse_offset_index` by what the footer says of the chunk."""
+    """Parse the OffsetIndex of a chunk, with the rows and the range of bytes that the footer gives."""
     chunks = metadata.chunks
     return parse_offset_index(
         data,
@@ -77,7 +86,7 @@ def _reason(error: Exception) -> str:
 
 
 def _find_locations(reader: ThriftReader) -> int:
-    """Go to the page locations; returns how many there are."""
+    """Move to the page locations; return their number."""
     for field, ctype in reader.fields():
         if field == 1 and ctype == LIST:
             return reader.list_of(STRUCT)
@@ -85,29 +94,7 @@ def _find_locations(reader: ThriftReader) -> int:
     reader.fail("no page locations")
 
 
-# A PageLocation as every known writer has it is seven tokens: three field headers, each followed by
-# its number, and STOP; and every token, header or number, ends at its first byte below 128.
-_SHAPE = np.array([0x16, 0x15, 0x16, 0x00], np.uint8)
-
-
-def _read_strict(reader: ThriftReader, count: int) -> tuple[Int64s, Int64s, Int64s] | None:
-    """The locations, if all have the usual shape; else None, and nothing is read."""
-    stop = min(reader.size, reader.pos + 34 * count)
-    data = np.frombuffer(reader.buf, np.uint8, stop - reader.pos, reader.pos)
-    tokens = split_tokens(data, 7 * count)
-    if tokens is None:
-        return None
-    starts, lengths = (token.reshape(count, 7) for token in tokens)
-    if (lengths[:, ::2] != 1).any() or (data[starts[:, ::2]] != _SHAPE).any():
-        return None
-    numbers = [decode_tokens(data, starts[:, i], lengths[:, i]) for i in (1, 3, 5)]
-    if any(number is None for number in numbers):
-        return None
-    offset, size, first_row = (number for number in numbers if number is not None)
-    return offset, size, first_row
-
-
-def _read_plain(reader: ThriftReader, count: int) -> tuple[Int64s, Int64s, Int64s]:
+def _read_locations(reader: ThriftReader, count: int) -> tuple[Int64s, Int64s, Int64s]:
     rows = np.full((3, count), -1, np.int64)
     for index in range(count):
         row = [-1, -1, -1]
@@ -128,7 +115,7 @@ def _check_locations(
         if num_rows:
             refuse(f"no pages for {num_rows} rows")
         return
-    # In this order, so that no sum below can overflow.
+    # The order of the checks prevents overflow in the sums below.
     if (offset < lower).any() or (offset > upper).any() or (size <= 0).any():
         refuse(f"a page outside of the chunk, bytes {lower}..{upper}, or empty")
     if (size > upper - offset).any():
@@ -142,13 +129,13 @@ def _check_locations(
 def parse_column_index(data: Buffer, *, num_pages: int) -> ColumnIndex:
     """Parse the ColumnIndex of one column chunk whose offset index has `num_pages` pages.
 
-    Size statistics are passed over. A boundary order that is not known counts as unordered, a
-    negative count as absent.
+    Size statistics are skipped. An unknown boundary order counts as unordered, a negative count as
+    absent.
 
     Raises
     ------
     IndexFormatError
-        When the bytes do not decode, or a list has not one entry a page.
+        The bytes do not decode, or the length of a list is not the number of pages.
     """
     raw = bytes(data)
     reader = ThriftReader(raw)
@@ -205,18 +192,9 @@ def _read_bools(reader: ThriftReader, num_pages: int) -> Bools:
 
 
 def _read_spans(reader: ThriftReader, count: int) -> tuple[Int64s, Int64s]:
-    """Starts and lengths of `count` binaries in a row."""
+    """Read `count` consecutive binaries; return their starts and lengths."""
     buf = reader.buf
     pos = reader.pos
-    if count and buf[pos] < 128:
-        # Bounds of one length, as fixed-width types have them where no page is all null.
-        width = buf[pos]
-        if (width + 1) * count <= reader.size - pos:
-            heads = np.frombuffer(buf, np.uint8, (width + 1) * count, pos)[:: width + 1]
-            if (heads == width).all():
-                reader.pos = pos + (width + 1) * count
-                starts = np.arange(pos + 1, reader.pos + 1, width + 1, dtype=np.int64)
-                return starts, np.full(count, width, np.int64)
     begins: list[int] = []
     ends: list[int] = []
     for _ in range(count):

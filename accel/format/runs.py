@@ -1,9 +1,8 @@
-"""Runs of levels and of indices into a dictionary, read within their bounds.
+"""RLE and bit-packed runs of levels and dictionary indices, read within the bounds of their page.
 
-A run says how many values it has, and nothing but the page says whether there are so many. Everything that looks at
-runs without pyarrow reads them here. What is accepted is what writers make: no run of nothing, none that goes on
-behind the values of its page but for the filling of the last packed group, no byte left over. Other runs may be legal:
-they are left to pyarrow, which then reads them or refuses them.
+A run states how many values it has, and only the page tells whether that can be true. All code that reads runs
+without pyarrow reads them here. Accepted is what writers produce: no empty run, none that exceeds the values of its
+page except by the padding of the last packed group, no byte left over. Pyarrow reads or refuses all other runs.
 
 Source: parquet-format `Encodings.md` (RLE/bit-packed hybrid).
 """
@@ -15,13 +14,22 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from accel.ranges import Buffer
+
 if TYPE_CHECKING:
     from accel.arrays import Int64s
 
-__all__ = ["LONGEST_HEAD", "Runs", "find_runs", "read_head", "unpack_runs"]
+__all__ = [
+    "MOST_BYTES",
+    "Runs",
+    "begins_with_row",
+    "find_runs",
+    "read_head",
+    "unpack_runs",
+]
 
 LONGEST_HEAD: Final = 5
-"""Bytes of the number that a run begins with, which has 32 bits."""
+"""Most bytes of the 32-bit varint that begins a run."""
 _MOST_WIDTH: Final = 32
 _GROUP: Final = 8
 _PACKED: Final = -1
@@ -31,25 +39,25 @@ class Runs(NamedTuple):
     """The runs of one page's levels or indices, in order."""
 
     firsts: list[int]
-    """Of each run the number of its first value."""
+    """The index of the first value of each run."""
     bits: list[int]
-    """The bit of the data at which its values begin."""
+    """The bit offset of its values in the data."""
     values: list[int]
-    """The value that it repeats; -1 where its values are packed."""
+    """The repeated value; -1 for a packed run."""
     steps: int
-    """How many of them took a look of their own."""
+    """Headers that were parsed one by one."""
 
     @property
     def most(self) -> int:
-        """The greatest of the values that are repeated."""
+        """The greatest repeated value."""
         return max(self.values, default=_PACKED)
 
 
 def read_head(data: bytes, at: int) -> tuple[int, int]:
-    """The number that the run at a place begins with, and where it ends; (0, at) where there is none of 32 bits.
+    """Return the header of the run at `at` and the offset behind it; (0, at) where no 32-bit varint is there.
 
-    The lowest bit says whether the run is packed; the others count its groups of eight, or its values. A run has at
-    least one, so its number is never 0 or 1.
+    The lowest bit tells whether the run is packed; the other bits count its groups of eight or its values. A run has
+    at least one, so a header is never 0 or 1.
     """
     number, size = 0, len(data)
     for place in range(LONGEST_HEAD):
@@ -63,15 +71,14 @@ def read_head(data: bytes, at: int) -> tuple[int, int]:
 
 
 def find_runs(data: bytes, *, start: int, width: int, count: int, most_runs: int) -> Runs | None:
-    """The runs that fill `data` from `start` on; None where they are not just `count` values, or are of another form.
+    """Return the runs that fill `data` from `start` on; None where they do not hold exactly `count` values.
 
     Parameters
     ----------
     width : int
         Bits of a value.
     most_runs : int
-        None is given where there are more. Packed runs of one length behind each other, as writers have them, count
-        as one.
+        The result is None where there are more. Consecutive packed runs of one length count as one.
     """
     if not 0 <= width <= _MOST_WIDTH:
         return None
@@ -96,30 +103,30 @@ def find_runs(data: bytes, *, start: int, width: int, count: int, most_runs: int
             seen, position = seen + (head >> 1), at + whole
             continue
         groups = head >> 1
-        step, held, alike = at - position + groups * width, groups * _GROUP, 1
-        if at == position + 1 and held <= left:
-            # Each behind the same byte; a last one that is filled up is looked at by itself.
-            heads = data[position : position + step * (left // held) : step]
-            alike = len(heads) - len(heads.lstrip(data[position:at]))
+        step, filled, repeats = at - position + groups * width, groups * _GROUP, 1
+        if at == position + 1 and filled <= left:
+            # Count the following runs with the same header at once; a padded last run comes by itself.
+            heads = data[position : position + step * (left // filled) : step]
+            repeats = len(heads) - len(heads.lstrip(data[position:at]))
         elif groups > (left + _GROUP - 1) // _GROUP:
             return None
-        if position + alike * step > size:
+        if position + repeats * step > size:
             return None
-        firsts.extend(range(seen, seen + alike * held, held))
-        bits.extend(range(at << 3, (at + alike * step) << 3, step << 3))
-        values.extend([_PACKED] * alike)
-        seen, position = seen + alike * held, position + alike * step
+        firsts.extend(range(seen, seen + repeats * filled, filled))
+        bits.extend(range(at << 3, (at + repeats * step) << 3, step << 3))
+        values.extend([_PACKED] * repeats)
+        seen, position = seen + repeats * filled, position + repeats * step
     return Runs(firsts, bits, values, steps) if seen >= count and position == size else None
 
 
 def unpack_runs(data: bytes, runs: Runs, *, width: int, count: int) -> Int64s:
-    """All values of runs that `find_runs` gave for the same data, width and count."""
+    """Return all values of the runs that `find_runs` found in the same data."""
     ends = np.array([*runs.firsts[1:], count], np.int64)
     counts: Int64s = ends - np.array(runs.firsts, np.int64)
     repeated = np.array(runs.values, np.int64)
     if runs.values and min(runs.values) > _PACKED:
         return repeated.repeat(counts)
-    # The bit of each value, as if the values before it in the page were packed just before its run.
+    # The bit offset of each value, as if all values before its run were packed just before it.
     places = (np.array(runs.bits, np.int64) - np.array(runs.firsts, np.int64) * width).repeat(counts)
     places += np.arange(0, count * width, width) if width else 0
     packed = None
@@ -127,10 +134,27 @@ def unpack_runs(data: bytes, runs: Runs, *, width: int, count: int) -> Int64s:
         repeated = repeated.repeat(counts)
         packed = repeated < 0
         places[~packed] = 0
-    # Eight bytes from any place on hold a number of 32 bits, wherever in a byte it begins.
+    # Eight bytes hold a number of 32 bits at any bit of the first byte.
     padded = data + bytes(8)
     words: npt.NDArray[np.int64] = np.ndarray((len(padded) - 7,), "<i8", padded, 0, (1,))
     numbers: Int64s = words[places >> 3]
     numbers >>= places & 7
     numbers &= (1 << width) - 1
     return numbers if packed is None else np.where(packed, numbers, repeated)
+
+
+_MAX_LEVEL_BYTES = 4
+MOST_BYTES = LONGEST_HEAD + _MAX_LEVEL_BYTES
+"""Bytes of a page's levels that `begins_with_row` reads at most."""
+
+
+def begins_with_row(levels: Buffer, max_repetition: int) -> bool:
+    """Return whether the first repetition level is 0; False where the bytes do not tell."""
+    width = max_repetition.bit_length()
+    whole = (width + 7) >> 3
+    front = bytes(memoryview(levels)[: LONGEST_HEAD + whole])
+    head, at = read_head(front, 0)
+    # A repeated level, or the first of packed ones in its lowest bits.
+    first = front[at : at + whole]
+    level = int.from_bytes(first, "little") & ((1 << width) - 1)
+    return bool(head) and len(first) == whole and not level

@@ -1,6 +1,6 @@
-"""The schema of a file: its flat list of elements, and the tree that they spell.
+"""The schema: its elements read from the footer, their annotations, and the tree of fields and leaves.
 
-Sources: parquet-format `parquet.thrift` (SchemaElement, LogicalType), `LogicalTypes.md`.
+Source: parquet-format `parquet.thrift` (LogicalType, TimeUnit, ConvertedType).
 """
 
 from __future__ import annotations
@@ -10,21 +10,82 @@ from dataclasses import replace
 from typing import Final
 
 from accel.errors import ParquetFormatError
-from accel.format.annotations import LogicalType
 from accel.format.model import Leaf, ParquetSchema, Physical, Repetition, SchemaElement
 from accel.format.thrift import BINARY, FALSE, I8, I32, STRUCT, ThriftReader
 
-__all__ = ["MAX_PATH_PARTS", "build_schema", "read_elements"]
+__all__ = [
+    "ConvertedType",
+    "LogicalType",
+    "build_schema",
+    "read_elements",
+    "time_unit",
+]
+
+# Plain numbers, because creating an enum takes a quarter of a millisecond in every process.
+
+
+class LogicalType:
+    """The field ids of the supported members of the LogicalType union."""
+
+    STRING: Final = 1
+    ENUM: Final = 4
+    DECIMAL: Final = 5
+    DATE: Final = 6
+    TIME: Final = 7
+    TIMESTAMP: Final = 8
+    INTEGER: Final = 10
+    JSON: Final = 12
+    BSON: Final = 13
+    UUID: Final = 14
+    FLOAT16: Final = 15
+
+
+class ConvertedType:
+    """The older annotation, which is used only where there is no LogicalType."""
+
+    UTF8: Final = 0
+    ENUM: Final = 4
+    DECIMAL: Final = 5
+    DATE: Final = 6
+    TIME_MILLIS: Final = 7
+    TIME_MICROS: Final = 8
+    TIMESTAMP_MILLIS: Final = 9
+    TIMESTAMP_MICROS: Final = 10
+    UINT_8: Final = 11
+    UINT_16: Final = 12
+    UINT_32: Final = 13
+    UINT_64: Final = 14
+    INT_8: Final = 15
+    INT_16: Final = 16
+    INT_32: Final = 17
+    INT_64: Final = 18
+    JSON: Final = 19
+    BSON: Final = 20
+
+
+_UNITS: Final = {1: "ms", 2: "us", 3: "ns"}
+"""The units by the field ids of the TimeUnit union."""
+_CONVERTED_UNITS: Final[dict[int | None, str]] = {
+    ConvertedType.TIME_MILLIS: "ms",
+    ConvertedType.TIME_MICROS: "us",
+    ConvertedType.TIMESTAMP_MILLIS: "ms",
+    ConvertedType.TIMESTAMP_MICROS: "us",
+}
+
+
+def time_unit(element: SchemaElement) -> str | None:
+    """Return Arrow's name of the unit of a time or timestamp leaf; None where the annotation has no known unit."""
+    if element.logical_type is not None:
+        return _UNITS.get(element.logical_params.get("unit", 0))
+    return _CONVERTED_UNITS.get(element.converted_type)
+
 
 MAX_PATH_PARTS: Final = 4_000_000
-"""The lengths of all leaves' paths together. A schema may be deep (32,767 levels can be said) or wide,
-but one with a leaf on each of very many levels would take memory in the square of its size."""
-
-_FEW: Final = 32
-"""Elements; fewer are sooner read than compared."""
+"""Limit for the sum of the lengths of all leaves' paths. A schema may be deep or wide, but one with a leaf on each
+of very many levels would take memory quadratic in its size."""
 
 MAX_LEVEL: Final = 32_767
-"""The highest definition level that any reader can hold."""
+"""The highest definition level that readers support."""
 
 _INTS = {1: "type", 2: "length", 3: "repetition", 5: "children", 6: "converted", 7: "scale", 8: "precision"}
 _INTS[9] = "field_id"
@@ -32,29 +93,14 @@ _INTS[9] = "field_id"
 
 def read_elements(reader: ThriftReader) -> list[SchemaElement]:
     """Read FileMetaData's list of SchemaElement; raises ParquetFormatError."""
-    size = reader.list_of(STRUCT)
-    if size < _FEW:
-        return [_read_element(reader, index) for index in range(size)]
-    from accel.format.likeness import Likenesses
-
-    likes = Likenesses(bytes(reader.buf))
-    elements = []
-    for index in range(size):
-        found = likes.read(reader.pos)
-        if found is None:
-            element = _read_element(reader, index)
-            likes.learn(element)
-        else:
-            element, reader.pos = found
-        elements.append(element)
-    return elements
+    return [_read_element(reader, index) for index in range(reader.list_of(STRUCT))]
 
 
 def _read_name(reader: ThriftReader, index: int) -> str:
     try:
         return reader.binary().decode()
     except UnicodeDecodeError:
-        # pyarrow would keep it, and fail wherever the name is looked at.
+        # pyarrow would accept it and fail wherever the name is used.
         raise ParquetFormatError(
             "a column name that is not UTF-8", place=f"footer, schema element {index}"
         ) from None
@@ -67,7 +113,7 @@ def _read_element(reader: ThriftReader, index: int) -> SchemaElement:
     logical: int | None = None
     params: dict[str, int] = {}
     for field, ctype in reader.fields():
-        # What is of another type Thrift's readers pass over, and so does pyarrow, which is given these very bytes.
+        # Fields of an unexpected type are skipped, as pyarrow does, which reads the same bytes.
         if field in _INTS and ctype == I32:
             ints[_INTS[field]] = reader.i32()
         elif field == 4 and ctype == BINARY:
@@ -103,7 +149,7 @@ def _read_element(reader: ThriftReader, index: int) -> SchemaElement:
 
 
 def _read_logical(reader: ThriftReader) -> tuple[int | None, dict[str, int]]:
-    """The member of the LogicalType union, known or not, and what matters of its parameters."""
+    """Read the LogicalType union: the field id of its member, and the parameters that matter."""
     member: int | None = None
     params: dict[str, int] = {}
     for field, ctype in reader.fields():
@@ -134,7 +180,7 @@ def _read_params(reader: ThriftReader, names: dict[int, str]) -> dict[str, int]:
             params[name] = reader.byte()
         elif ctype == I32:
             params[name] = reader.i32()
-        elif ctype == STRUCT:  # the union of time units: its member is its value
+        elif ctype == STRUCT:  # the TimeUnit union, whose member is the value
             for member, inner in reader.fields():
                 params[name] = member
                 reader.skip(inner)
@@ -144,7 +190,7 @@ def _read_params(reader: ThriftReader, names: dict[int, str]) -> dict[str, int]:
 
 
 class _Group:
-    """A group whose children are being read."""
+    """A group whose children are still being read."""
 
     __slots__ = ("awaited", "definition", "index", "repetition")
 
@@ -158,14 +204,14 @@ class _Group:
 def build_schema(elements: list[SchemaElement]) -> ParquetSchema:
     """Build the tree from the flattened elements; element 0 is the root.
 
-    A leaf is an element with a physical type, a group one without. A top-level field without any leaf in it is left
-    out, as pyarrow leaves it out: no column chunk belongs to it.
+    An element with a physical type is a leaf, one without is a group. A top-level field without leaves is left out,
+    as pyarrow does, since it has no column chunk.
 
     Raises
     ------
     ParquetFormatError
-        When the numbers of children do not add up to exactly these elements, a leaf has children, or
-        the tree is beyond MAX_LEVEL or MAX_PATH_PARTS.
+        The numbers of children do not add up to exactly these elements, a leaf has children, or the
+        tree exceeds MAX_LEVEL or MAX_PATH_PARTS.
     """
     if not elements:
         raise ParquetFormatError("the schema is empty", place="footer")
@@ -220,13 +266,13 @@ def build_schema(elements: list[SchemaElement]) -> ParquetSchema:
 
 
 def _without_fields(elements: list[SchemaElement], gone: list[tuple[int, int]]) -> list[SchemaElement]:
-    """The elements without those of some top-level fields, each given by where its elements start and end."""
-    kept = [replace(elements[0], num_children=elements[0].num_children - len(gone))]
+    """Return the elements without some top-level fields, given by the half-open ranges of their elements."""
+    remaining = [replace(elements[0], num_children=elements[0].num_children - len(gone))]
     before = 1
     for start, end in gone:
-        kept += elements[before:start]
+        remaining += elements[before:start]
         before = end
-    return kept + elements[before:]
+    return remaining + elements[before:]
 
 
 def _close_groups(stack: list[_Group], names: list[str], ends: list[int], end: int) -> None:

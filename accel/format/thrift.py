@@ -1,39 +1,22 @@
-"""Thrift's compact protocol: a reader with hot primitives, and generic values that round-trip.
+"""Thrift's compact protocol: a reader, a writer, and fast loops for structs of integers and lists of numbers.
 
-Source: apache/thrift `doc/specs/thrift-compact-protocol.md`. Every read is checked against the end
-of the buffer, every container size against the bytes that are left (an element takes at least
-one), and nesting against `MAX_DEPTH`, so that hostile bytes cost time and memory in proportion
-to their own length only.
+Source: apache/thrift `doc/specs/thrift-compact-protocol.md`.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+
+import numpy as np
 
 from accel.errors import ParquetFormatError
-from accel.format.thrift_value import (
-    BINARY,
-    DOUBLE,
-    FALSE,
-    I8,
-    I16,
-    I32,
-    I64,
-    LIST,
-    MAP,
-    MAX_DEPTH,
-    SET,
-    STRUCT,
-    TRUE,
-    UUID,
-    Struct,
-    ThriftList,
-    ThriftMap,
-    write_struct,
-)
 from accel.ranges import Buffer
+
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
 
 __all__ = [
     "BINARY",
@@ -50,32 +33,173 @@ __all__ = [
     "STRUCT",
     "TRUE",
     "UUID",
+    "Handler",
     "Struct",
     "ThriftList",
     "ThriftMap",
     "ThriftReader",
+    "encode_list_header",
+    "encode_varint",
+    "encode_zigzag",
+    "read_ints",
     "read_struct",
+    "read_zigzags",
     "write_struct",
 ]
 
-# Bytes that one element takes at least, by type.
+TRUE: Final = 1
+"""The type of a boolean field is its value; as a list's element type, 1 and 2 both mean boolean."""
+FALSE: Final = 2
+I8: Final = 3
+I16: Final = 4
+I32: Final = 5
+I64: Final = 6
+DOUBLE: Final = 7
+BINARY: Final = 8
+LIST: Final = 9
+SET: Final = 10
+MAP: Final = 11
+STRUCT: Final = 12
+UUID: Final = 13
+
+MAX_DEPTH: Final = 64
+"""Deepest nesting of structs and containers. Parquet's metadata needs fewer than ten levels."""
+
+Struct: TypeAlias = dict[int, tuple[int, Any]]
+"""Field id -> (compact type, value). Values: bool, int, float, bytes, Struct, ThriftList, ThriftMap."""
+
+
+@dataclass(slots=True)
+class ThriftList:
+    """A list or a set: the compact type of its elements, and the elements."""
+
+    etype: int
+    items: list[Any]
+
+
+@dataclass(slots=True)
+class ThriftMap:
+    """A map as pairs, in the order of reading; both types are 0 for an empty map."""
+
+    ktype: int
+    vtype: int
+    items: list[tuple[Any, Any]]
+
+
+def write_struct(fields: Struct) -> bytes:
+    """Encode a generic struct, its fields in ascending order of their ids.
+
+    Raises ValueError for what the protocol cannot encode (a number beyond int64, an unknown type).
+    """
+    out = bytearray()
+    _write_fields(out, fields, 0)
+    return bytes(out)
+
+
+def _write_fields(out: bytearray, fields: Struct, depth: int) -> None:
+    last = 0
+    for field in sorted(fields):
+        ctype, value = fields[field]
+        if ctype <= FALSE:
+            ctype = TRUE if value else FALSE
+        if 0 < field - last <= 15:
+            out.append((field - last) << 4 | ctype)
+        else:
+            out.append(ctype)
+            _write_varint(out, _zigzag(field))
+        last = field
+        if ctype > FALSE:
+            _write_value(out, ctype, value, depth)
+    out.append(0)
+
+
+def _write_value(out: bytearray, ctype: int, value: Any, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise ValueError(f"more than {MAX_DEPTH} levels of nesting")
+    if I16 <= ctype <= I64:
+        _write_varint(out, _zigzag(value))
+    elif ctype == BINARY:
+        _write_varint(out, len(value))
+        out += value
+    elif ctype <= FALSE:
+        out.append(TRUE if value else FALSE)
+    elif ctype == I8:
+        out.append(value & 0xFF)
+    elif ctype == DOUBLE:
+        out += struct.pack("<d", value)
+    elif ctype == UUID:
+        if len(value) != 16:
+            raise ValueError(f"a UUID of {len(value)} bytes")
+        out += value
+    elif ctype == STRUCT:
+        _write_fields(out, value, depth + 1)
+    elif ctype == MAP:
+        _write_varint(out, len(value.items))
+        if value.items:
+            out.append(value.ktype << 4 | value.vtype)
+        for key, item in value.items:
+            _write_value(out, value.ktype, key, depth + 1)
+            _write_value(out, value.vtype, item, depth + 1)
+    elif ctype in (LIST, SET):
+        out += encode_list_header(value.etype, len(value.items))
+        for item in value.items:
+            _write_value(out, value.etype, item, depth + 1)
+    else:
+        raise ValueError(f"unknown Thrift type {ctype}")
+
+
+def _zigzag(value: int) -> int:
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError(f"{value} does not fit into 64 bits")
+    return value << 1 if value >= 0 else (-value << 1) - 1
+
+
+def encode_varint(value: int) -> bytes:
+    """Encode a nonnegative number as ULEB128."""
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    _write_varint(out, value)
+    return bytes(out)
+
+
+def encode_zigzag(value: int) -> bytes:
+    """Encode a signed number as integer fields have it. Raises ValueError beyond int64."""
+    return encode_varint(_zigzag(value))
+
+
+def encode_list_header(etype: int, size: int) -> bytes:
+    """Encode the header of a list: the compact type and the number of its elements."""
+    if size < 15:
+        return bytes((size << 4 | etype,))
+    return bytes((0xF0 | etype,)) + encode_varint(size)
+
+
+def _write_varint(out: bytearray, value: int) -> None:
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+# The fewest bytes of an element, by type.
 _LEAST = {TRUE: 1, FALSE: 1, I8: 1, I16: 1, I32: 1, I64: 1, DOUBLE: 8, BINARY: 1}
 _LEAST |= {LIST: 1, SET: 1, MAP: 1, STRUCT: 1, UUID: 16}
 
 
 class ThriftReader:
-    """A position in compact-protocol bytes, and what can be read there.
+    """A position in compact-protocol bytes, with methods that read what is there.
 
     Parameters
     ----------
     buf : Buffer
         Bytes, or a contiguous memoryview of unsigned bytes.
     pos, end : int
-        The half-open part of `buf` that may be read; `end` defaults to all of it.
+        The half-open part of `buf` that may be read; `end` defaults to the end of `buf`.
 
-    Every method raises ParquetFormatError on what is not valid there. Hot loops elsewhere work on
-    `buf` and `pos` themselves and write `pos` back; `buf` ends where reading must end, so an
-    IndexError is all the bounds check that single bytes need.
+    Every method raises ParquetFormatError for invalid bytes. Hot loops use `buf` and `pos` directly
+    and write `pos` back; `buf` ends where reading must end, so single bytes need no bounds check
+    but IndexError.
     """
 
     __slots__ = ("buf", "pos", "size")
@@ -101,7 +225,7 @@ class ThriftReader:
         return self.buf[pos]
 
     def varint(self) -> int:
-        """An unsigned number below 2**64."""
+        """Read an unsigned number below 2**64."""
         buf = self.buf
         pos = self.pos
         try:
@@ -129,7 +253,7 @@ class ThriftReader:
         return value
 
     def zigzag(self) -> int:
-        """A signed number within int64: any of i16, i32, i64."""
+        """Read a signed number within int64: an i16, i32 or i64."""
         value = self.varint()
         return (value >> 1) ^ -(value & 1)
 
@@ -140,7 +264,7 @@ class ThriftReader:
         return value
 
     def span(self) -> tuple[int, int]:
-        """Start and length of a binary, which is passed over."""
+        """Skip a binary; return its start and length."""
         length = self.varint()
         start = self.pos
         if length > self.size - start:
@@ -153,11 +277,11 @@ class ThriftReader:
         return bytes(self.buf[start : start + length])
 
     def text(self) -> str:
-        """A binary as UTF-8; what is not is kept by surrogate escapes, as names must stay distinct."""
+        """Read a binary as UTF-8, with surrogate escapes for invalid bytes so that names stay distinct."""
         return self.binary().decode("utf-8", "surrogateescape")
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """(field id, compact type) of each field up to STOP; the caller reads or skips each value."""
+        """Yield (field id, compact type) of each field up to STOP; the caller reads or skips each value."""
         last = 0
         while True:
             head = self.byte()
@@ -173,7 +297,7 @@ class ThriftReader:
             yield last, ctype
 
     def list_header(self) -> tuple[int, int]:
-        """(element type, size); the size fits into what is left."""
+        """Read (element type, size) and check that the elements fit into the remaining bytes."""
         head = self.byte()
         etype, size = head & 0x0F, head >> 4
         if size == 15:
@@ -188,14 +312,14 @@ class ThriftReader:
         return etype, size
 
     def list_of(self, etype: int) -> int:
-        """The size of a list whose elements must be of that type."""
+        """Read the size of a list whose elements must have this type."""
         found, size = self.list_header()
         if found != etype and size:
             self.fail(f"a list of type {found} where type {etype} belongs")
         return size
 
     def map_header(self) -> tuple[int, int, int]:
-        """(key type, value type, size); the size fits into what is left."""
+        """Read (key type, value type, size) and check that the pairs fit into the remaining bytes."""
         size = self.varint()
         if size == 0:
             return 0, 0, 0
@@ -208,12 +332,12 @@ class ThriftReader:
         return ktype, vtype, size
 
     def expect(self, found: int, wanted: int, name: str) -> None:
-        """Refuse a known field of another type: its value would be read as something else."""
+        """Refuse a field of another type than expected."""
         if found != wanted:
             self.fail(f"{name} is of Thrift type {found}, not {wanted}")
 
     def skip(self, ctype: int, depth: int = 0) -> None:
-        """Pass over the value of a field. (A field's boolean takes no bytes.)"""
+        """Skip the value of a field. A boolean field has no bytes of its own."""
         if ctype > FALSE:
             self._skip_value(ctype, depth)
 
@@ -251,7 +375,7 @@ class ThriftReader:
         self.pos += count
 
     def value(self, ctype: int, depth: int = 0) -> Any:
-        """A generic value, other than a field's boolean; see `Struct`."""
+        """Read a generic value, other than a boolean field; see `Struct`."""
         if I16 <= ctype <= I64:
             return self.zigzag()
         if ctype == BINARY:
@@ -285,10 +409,96 @@ class ThriftReader:
 
 
 def read_struct(buf: Buffer, pos: int = 0) -> tuple[Struct, int]:
-    """Read the generic struct at `pos`; returns it and the position after it.
+    """Read the generic struct at `pos`; return it and the position behind it.
 
-    `write_struct` turns it into the same bytes again if they were in the canonical encoding: fields in
-    ascending order, each header and number as short as it can be.
+    `write_struct` gives the same bytes again if they were canonical: fields in ascending order, each
+    header and number as short as possible.
     """
     reader = ThriftReader(buf, pos)
     return reader.struct(), reader.pos
+
+
+_FEW: Final = 24
+"""Fewest numbers that are decoded with numpy; for fewer the plain loop is faster."""
+_LONGEST: Final = 9
+"""Most bytes of a varint decoded with numpy: 63 bits, which cannot overflow int64."""
+
+
+def read_zigzags(reader: ThriftReader, count: int) -> Int64s:
+    """Read the next `count` numbers; raises ParquetFormatError where one is invalid or they end early."""
+    if count >= _FEW:
+        # A number has at most ten bytes, and ends at its first byte below 128.
+        stop = min(reader.size, reader.pos + 10 * count)
+        data = np.frombuffer(reader.buf, np.uint8, stop - reader.pos, reader.pos)
+        ends = np.flatnonzero(data < 128)[:count] + 1
+        lengths = np.diff(ends, prepend=0)
+        longest = int(lengths.max(initial=0))
+        if len(ends) == count and longest <= _LONGEST:
+            starts = ends - lengths
+            values = (data[starts] & 127).astype(np.int64)
+            for k in range(1, longest):
+                longer = lengths > k
+                values[longer] |= (data[starts[longer] + k] & 127).astype(np.int64) << (7 * k)
+            reader.pos += int(ends[-1])
+            return (values >> 1) ^ -(values & 1)
+    return np.array([reader.zigzag() for _ in range(count)], np.int64)
+
+
+Handler: TypeAlias = Callable[[ThriftReader, list[int]], None]
+
+
+def read_ints(
+    reader: ThriftReader,
+    row: list[int],
+    *,
+    slots: Mapping[int, int],
+    handlers: Mapping[int, Handler],
+    field: int = 0,
+) -> None:
+    """Read a struct: integer fields into `row` by `slots`, other fields by the handler of `field << 4 | type`.
+
+    Fields in neither are skipped. `field` is the last field that has been read already. Raises IndexError
+    where the data ends early.
+    """
+    buf = reader.buf
+    pos = reader.pos
+    while True:
+        head = buf[pos]
+        pos += 1
+        if head > 15:
+            field += head >> 4
+        elif head == 0:
+            reader.pos = pos
+            return
+        else:
+            reader.pos = pos
+            field = reader.zigzag()
+            pos = reader.pos
+        ctype = head & 15
+        if 4 <= ctype <= 6:
+            value = buf[pos]
+            pos += 1
+            if value > 127:
+                value &= 127
+                shift = 7
+                while True:
+                    byte = buf[pos]
+                    pos += 1
+                    if byte < 128:
+                        value |= byte << shift
+                        break
+                    value |= (byte & 127) << shift
+                    shift += 7
+                    if shift > 63:
+                        reader.fail("a number of more than ten bytes")
+            slot = slots.get(field)
+            if slot is not None:
+                row[slot] = (value >> 1) ^ -(value & 1)
+        else:
+            reader.pos = pos
+            handler = handlers.get(field << 4 | ctype)
+            if handler is None:
+                reader.skip(ctype)
+            else:
+                handler(reader, row)
+            pos = reader.pos

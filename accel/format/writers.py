@@ -1,11 +1,11 @@
-"""Writers with known faults, and what is not believed of which of their versions.
+"""Writers with known faults, and which statistics of which of their versions are not trusted.
 
-Each rule names its source. Some faults of other readers' lists need no rule here:
+Each rule names its source. Some faults that other readers list need no rule here:
 
-- PARQUET-686 (parquet-mr before 1.10, parquet-cpp before 1.3): the deprecated bounds are of signed order. They are
-  read of types only whose order is signed (`format.reading`).
-- PARQUET-297 (parquet-mr that left out `created_by`): those versions wrote the deprecated bounds of bytes only.
-- PARQUET-1065 (INT96): such bounds are never read, whoever wrote them.
+- PARQUET-686 (parquet-mr before 1.10, parquet-cpp before 1.3): the deprecated bounds are in signed order. They
+  are used only for types whose order is signed (`format.domain`).
+- PARQUET-297 (parquet-mr that left out `created_by`): those versions wrote the deprecated bounds for bytes only.
+- PARQUET-1065 (INT96): such bounds are never used.
 - apache/arrow-rs issue 6256 (parquet-rs before 53.1): an absent null count is never zero.
 - pola-rs/polars issue 15323, apache/parquet-java issue 3457: bounds that cross and pages that are all null and have no
   null contradict themselves (`format.bounds`).
@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 
-from accel.format.annotations import ConvertedType, LogicalType
 from accel.format.model import ARROW_SCHEMA_KEY, Leaf, Physical, Repetition, SchemaElement
+from accel.format.schema import ConvertedType, LogicalType
 
 if TYPE_CHECKING:
     from accel.format.model import FileMetadata
-    from accel.format.packed import Kin
+    from accel.format.packed import SharedMetadata
 
 __all__ = [
-    "BELIEVED",
+    "NO_DOUBTS",
     "Doubts",
     "Writer",
     "doubts_about",
@@ -41,24 +41,24 @@ __all__ = [
 Version: TypeAlias = "tuple[int, int, int]"
 
 _LONGEST: Final = 300
-"""Characters of a `created_by` that are looked at."""
+"""Characters of a `created_by` that are parsed."""
 # "parquet-mr version 1.8.0rc2-SNAPSHOT (build abc)", "Polars", "ClickHouse v25.7.1".
 # Compiled when the first file is opened, not when the module is imported.
 _WRITER: Final = r"(.*?)(?:\s+(?:version|(?=v[0-9]))\s*([^(]*).*)?"
-_VERSION: Final = r"v?([0-9]{1,9})(?:\.([0-9]{1,9}))?(?:\.([0-9]{1,9}))?"
+_VERSION: Final = r"v?([0-9]{1,9})(?![0-9])(?:\.([0-9]{1,9}))?(?:\.([0-9]{1,9}))?"
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Who wrote a file."""
+    """The application that wrote a file."""
 
     application: str
-    """In small letters, as parquet-cpp's ApplicationVersion has it."""
+    """In lower case, as in parquet-cpp's ApplicationVersion."""
     version: Version | None
-    """Major, minor and patch, those that are missing being 0; None where none is given."""
+    """Major, minor and patch, missing ones as 0; None where there is no version."""
 
     def within(self, since: Version, fixed: Version | None) -> bool:
-        """Whether its version may be one from `since` on that is older than `fixed`."""
+        """Return whether the version may lie in [since, fixed)."""
         version = self.version
         return version is None or (since <= version and (fixed is None or version < fixed))
 
@@ -67,7 +67,7 @@ class Writer:
 def parse_writer(created_by: str) -> Writer:
     """Read `created_by` as parquet-java's VersionParser and parquet-cpp's ApplicationVersion do.
 
-    Pre-releases count as the version that they precede. Nothing is refused: what does not parse is the name.
+    A pre-release counts as the version that it precedes. A text that does not parse counts as the name alone.
     """
     parts = re.fullmatch(_WRITER, " ".join(created_by[:_LONGEST].lower().split()))
     if parts is None:
@@ -82,18 +82,18 @@ def parse_writer(created_by: str) -> Writer:
 
 @dataclass(frozen=True, slots=True)
 class Doubts:
-    """What is not believed of a column."""
+    """The statistics of a column that are not trusted."""
 
     bounds: bool = False
     """The bounds of its chunks and pages."""
     page_uppers: bool = False
-    """The upper bounds of its pages, where values may be cut short."""
+    """The upper bounds of its pages, which may be truncated without being raised."""
     extremes: bool = False
-    """That its bounds occur as values, where the chunk or page may hold nulls."""
+    """That bounds occur as values, where the chunk or page may hold nulls."""
     null_counts: bool = False
     """All null counts."""
     repeated_null_counts: bool = False
-    """Null counts above zero, where pages are dictionary-encoded: they may be of several pages."""
+    """Null counts above zero of dictionary-encoded pages, which may be sums over several pages."""
     bloom_filters: bool = False
 
     def __or__(self, other: Doubts) -> Doubts:
@@ -104,8 +104,8 @@ class Doubts:
         return self.bounds, self.page_uppers, self.extremes, *nulls, self.bloom_filters
 
 
-BELIEVED: Final = Doubts()
-"""Of nearly all columns of nearly all files."""
+NO_DOUBTS: Final = Doubts()
+"""The doubts about nearly all columns of nearly all files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +115,11 @@ class _Rule:
     source: str
     applications: tuple[str, ...]
     columns: Callable[[SchemaElement, bool], bool]
-    """Tells by its schema element, and by whether it may have been given as a dictionary array, that a column is
-    concerned."""
+    """Returns whether a column is affected, from its schema element and whether it may have been a dictionary array."""
     doubts: Doubts
     since: Version = (0, 0, 0)
     fixed: Version | None = None
-    """The first version without the fault; None where there is none known."""
+    """The first version without the fault; None where none is known."""
 
 
 def _any(element: SchemaElement, dictionary: bool) -> bool:
@@ -308,17 +307,19 @@ def _rules_for(created_by: str) -> tuple[_Rule, ...]:
     )
 
 
-def doubts_about(metadata: FileMetadata | Kin, leaf_ordinal: int, *, arrow_type: pa.DataType) -> Doubts:
-    """What is not believed of a column, whoever is known to have written the file.
+def doubts_about(
+    metadata: FileMetadata | SharedMetadata, leaf_ordinal: int, *, arrow_type: pa.DataType
+) -> Doubts:
+    """Return the statistics of a column that are not trusted, given the writer of the file.
 
     Parameters
     ----------
-    metadata : FileMetadata or Kin
+    metadata : FileMetadata or SharedMetadata
     leaf_ordinal : int
     arrow_type : pyarrow.DataType
         What the column decodes to in this file.
     """
-    found = BELIEVED
+    found = NO_DOUBTS
     rules = _rules_for(metadata.created_by)
     if rules:
         schema = metadata.schema
@@ -331,23 +332,23 @@ def doubts_about(metadata: FileMetadata | Kin, leaf_ordinal: int, *, arrow_type:
 
 
 def _was_dictionary(kind: pa.DataType, key_value: Mapping[str, bytes]) -> bool:
-    """Whether a column may have been given as a dictionary array; without Arrow's schema nothing tells."""
+    """Return whether a column may have been written from a dictionary array; without Arrow's schema it may always."""
     while isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
     return ARROW_SCHEMA_KEY not in key_value or pa.types.is_dictionary(kind)
 
 
 def leaves_out_dictionary_header(created_by: str) -> bool:
-    """Whether this writer's chunks are longer than they say (PARQUET-816)."""
+    """Return whether this writer's chunks are longer than their sizes state (PARQUET-816)."""
     writer = parse_writer(created_by)
     return writer.application == "parquet-mr" and writer.within((0, 0, 0), (1, 2, 9))
 
 
 def miscounts_nulls(element: SchemaElement, leaf: Leaf) -> bool:
-    """Whether null counts of a column may lack nulls.
+    """Return whether the null counts of a column may be too low.
 
-    Arrow's writer (26.0.1 still) counts, of texts that it was given dictionary-encoded, only their own nulls, and not
-    those of the structs that they are in. Others do too: this holds whoever wrote the file.
+    For dictionary-encoded text within structs, Arrow's writer (still in 26.0.1) counts the text's own nulls but not
+    those of the structs. Other writers do the same, so this does not depend on the writer.
     """
     own = element.repetition == Repetition.OPTIONAL
     return element.physical == Physical.BYTE_ARRAY and leaf.max_definition > own

@@ -1,6 +1,6 @@
-"""`idx1`: the distinct texts of DataFusion's example as an index kind, at the level of the file.
+"""`idx1`: the distinct texts of DataFusion's example as an index kind, for a whole file.
 
-It only proves absence. It never lists NULL, and a text with a line end stands in it as several.
+It proves absence only. It never lists NULL, and a text with a line end is listed as several texts.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from accel.errors import SchemaMismatchError
-from accel.format.idx1 import encode_idx1, parse_idx1
+from accel.format.embedded import encode_idx1, parse_idx1
 from accel.indexes.kind import ChunkValues, IndexKind, Level
 from accel.indexes.native import Tag, native_values, tag_of
 from accel.indexes.question import LeafOp, LeafQuestion
-from accel.predicate.evidence import Evidence
+from accel.predicate.prune import Evidence
 
 __all__ = ["Idx1", "ParsedIdx1"]
 
@@ -60,5 +60,5 @@ class ParsedIdx1:
         return Evidence(np.array([may]), np.ones(1, bool), np.ones(1, bool))
 
     def describe(self) -> Mapping[str, Any]:
-        """What `accel inspect` shows."""
+        """Describe the index for `accel inspect`."""
         return {"values": len(self.texts)}

@@ -1,25 +1,21 @@
 """Which rows of a file matched the predicates that were put to it: asked again, only these are read.
 
-Others call it a predicate cache (Redshift) or a query condition cache (ClickHouse). It holds for one version of a
-file, as all that its handle does, and for one predicate as it is evaluated over that file.
+Others call it a predicate cache (Redshift) or a query condition cache (ClickHouse). It holds for one version of a file
+and for one predicate as it is evaluated over that file, and lives in the result tier of the cache.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-from cachetools import LRUCache
+from typing import Protocol
 
 from accel.planning.selection import RowSelection
 
-__all__ = ["Evaluation", "Remembered", "is_selective"]
+__all__ = ["Evaluation", "PredicateCache", "is_selective"]
 
 # Where more of them match, most pages are needed anyway.
 _MOST_SHARE = 256
-# Of a file, and as a part of the cache that holds it: its metadata must not be displaced by this.
-_MOST_BYTES = 1 << 20
-_SHARE_OF_CACHE = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,47 +42,20 @@ class Evaluation:
         return Evaluation(self.tested.union(tested), self.matched.union(matched))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Known:
-    """Under one predicate, by row group."""
+class PredicateCache(Protocol):
+    """What earlier scans have found of one version of a file, by predicate and row group."""
 
-    groups: Mapping[int, Evaluation]
-    nbytes: int
+    def under(self, predicate: bytes | None) -> Mapping[int, Evaluation]:
+        """Return what is known by row group under the predicate of that key."""
+        ...
 
-
-class Remembered:
-    """Of one file, by predicate and row group; the predicate that was asked for longest ago goes first.
-
-    Parameters
-    ----------
-    cache_bytes : int
-        What the cache holds at most that the file's metadata is in.
-    """
-
-    __slots__ = ("_found",)
-
-    def __init__(self, cache_bytes: int) -> None:
-        most = min(_MOST_BYTES, cache_bytes // _SHARE_OF_CACHE)
-        self._found: LRUCache[bytes, _Known] = LRUCache(most, getsizeof=lambda known: known.nbytes)
-
-    @property
-    def nbytes(self) -> int:
-        return int(self._found.currsize)
-
-    def under(self, key: bytes | None) -> Mapping[int, Evaluation]:
-        """By row group, what is known under the predicate of that key."""
-        known = None if key is None else self._found.get(key)
-        return {} if known is None else known.groups
-
-    def learn(self, key: bytes, row_group: int, *, tested: RowSelection, matched: RowSelection) -> None:
+    def learn(self, predicate: bytes, row_group: int, *, tested: RowSelection, matched: RowSelection) -> None:
         """Take in what one evaluation has found: `matched` is a part of `tested`."""
-        groups = dict(self.under(key))
-        known = groups.get(row_group)
-        groups[row_group] = Evaluation(tested, matched) if known is None else known.with_more(tested, matched)
-        nbytes = len(key) + 600 + sum(evaluation.nbytes for evaluation in groups.values())
-        self._found.pop(key, None)
-        if nbytes <= self._found.maxsize:
-            self._found[key] = _Known(groups, nbytes)
+        ...
+
+    def forget(self) -> None:
+        """Drop all that is known of this version."""
+        ...
 
 
 def is_selective(tested: int, matched: int) -> bool:

@@ -1,4 +1,4 @@
-"""What to write instead of what Python, or another library's habit, takes for something else."""
+"""Hints for predicates that Python reads in another way, or that use another library's names."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _INSTEAD = {
 
 
 def compared_predicate(expr: Expr, op: Op, other: object) -> PredicateError:
-    """Of `predicate op other`, which is a comparison that took too much to its left, or one too many."""
+    """Return the error for `predicate op other`, where parentheses are missing or there is one comparison too many."""
     from accel.predicate.sql import to_sql
 
     sign = _sign(op)
@@ -51,42 +51,46 @@ def compared_predicate(expr: Expr, op: Op, other: object) -> PredicateError:
         hint = "a predicate stands alone, and ~ negates it"
     else:
         hint = _WHY + (meant or _EXAMPLE)
-    return PredicateError(f"a predicate cannot be compared, as in ({text}) {sign} {_told(other)}", hint=hint)
+    return PredicateError(
+        f"a predicate cannot be compared, as in ({text}) {sign} {_value_text(other)}", hint=hint
+    )
 
 
 def _parenthesised(expr: Expr, sign: str, other: object) -> str | None:
-    """The comparison with the last column alone, where a column is what stands last."""
-    if _told(other) == _PREDICATE:
+    """Return the text with the last comparison in parentheses, where the predicate ends with a column."""
+    if _value_text(other) == _PREDICATE:
         return None
     match expr:
         case Not(Column() as column):
-            return f"~({_called(column)} {sign} {_told(other)})"
+            return f"~({_column_text(column)} {sign} {_value_text(other)})"
         case And(operands) | Or(operands) if isinstance(operands[-1], Column):
             joint = "&" if isinstance(expr, And) else "|"
             first = operands[0]
-            before = _plain(first) if len(operands) == 2 else None
-            return f"{before or _PREDICATE} {joint} ({_called(operands[-1])} {sign} {_told(other)})"
+            before = _condition_text(first) if len(operands) == 2 else None
+            return (
+                f"{before or _PREDICATE} {joint} ({_column_text(operands[-1])} {sign} {_value_text(other)})"
+            )
     return None
 
 
-def _plain(expr: Expr) -> str | None:
-    """A short condition as it is written in Python."""
+def _condition_text(expr: Expr) -> str | None:
+    """Return a short condition as Python code."""
     match expr:
         case Compare(op, Column() as column, Literal(value)) if op not in (Op.DISTINCT, Op.NOT_DISTINCT):
-            return f"({_called(column)} {_sign(op)} {_told(value)})"
+            return f"({_column_text(column)} {_sign(op)} {_value_text(value)})"
         case Column():
-            return _called(expr)
+            return _column_text(expr)
         case Constant(value):
             return repr(value)
     return None
 
 
 def _sign(op: Op) -> str:
-    """An operator as it is written in Python."""
+    """Return an operator as Python code."""
     return _PYTHON_OPS.get(op.value, op.value)
 
 
-def _called(column: Column) -> str:
+def _column_text(column: Column) -> str:
     top, fields = ".".join(column.path[: column.head]), column.path[column.head :]
     return f"col({_in_quotes(top)})" + "".join(f"[{_in_quotes(field)}]" for field in fields)
 
@@ -95,24 +99,24 @@ def _in_quotes(name: str) -> str:
     return f'"{name}"' if '"' not in name else repr(name)
 
 
-def _told(value: object) -> str:
+def _value_text(value: object) -> str:
     from accel.predicate.column import ColumnExpr, Condition
     from accel.predicate.literal import shown
 
     if isinstance(value, ColumnExpr):
-        return _called(value.expr)
+        return _column_text(value.expr)
     return _PREDICATE if isinstance(value, Condition) else shown(value)
 
 
 def text_advice(name: str) -> str:
-    """What to write instead of a name that is meant as text."""
+    """Return the hint for a name that was probably meant as text."""
     from accel.predicate.sql import literal_sql
 
     return f"text stands in single quotes: {literal_sql(name)}"
 
 
 def name_advice(name: str, *, is_column: bool) -> str:
-    """What to write instead of a name that a predicate, or a column, does not have."""
+    """Return the hint for an attribute that a predicate or a column does not have."""
     if not is_column:
         return "& | ~ join predicates, and where= takes them"
     instead = _INSTEAD.get(name)

@@ -1,9 +1,9 @@
-"""A predicate that has met a schema: few kinds of atoms over native values.
+"""The bound predicate: a tree of a few kinds of nodes over the native values of columns.
 
-One normal form serves the exact filter and pruning alike, so they cannot disagree on what a literal
-means. In the integer domains `x < 10.005` on a decimal of scale 2 has become `x <= 1000`; what cannot
-occur has become `Fixed`; the other operators are negations, which three-valued logic allows
-because every domain is totally ordered (NaN above every number).
+The exact filter and pruning use this one normal form, so they cannot disagree about a literal. In the
+integer domains `x < 10.005` on a decimal of scale 2 becomes `x <= 1000`; a comparison with a fixed result
+becomes `Fixed`; the other operators are negations, which three-valued logic allows because every domain
+is totally ordered (NaN above every number).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy.typing as npt
 import pyarrow as pa
 
+from accel.errors import PredicateError
 from accel.predicate.kinds import Kind, kind_of
 
 __all__ = [
@@ -23,7 +24,6 @@ __all__ = [
     "AllOf",
     "Among",
     "AnyOf",
-    "Atom",
     "Bound",
     "BoundColumn",
     "Fixed",
@@ -38,13 +38,15 @@ __all__ = [
     "Pattern",
     "Truth",
     "column_atoms",
+    "compile_pattern",
     "over_first_column",
     "single_column_parts",
+    "successor",
 ]
 
 
 class Order(enum.Enum):
-    """The orders that need an atom; the others are their negations."""
+    """The comparisons that atoms have; all others are negations of these."""
 
     EQ = "="
     LT = "<"
@@ -53,13 +55,12 @@ class Order(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class BoundColumn:
-    """A column of the schema: the names from the top level down, and its Arrow type."""
+    """A column of the schema: its path of names from the top level, and its Arrow type."""
 
     path: tuple[str, ...]
     type: pa.DataType
-    # Asked for a dozen times a question.
     kind: Kind = field(init=False, repr=False, compare=False)
-    """The comparison that the type takes part in."""
+    """How values of the type compare."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", kind_of(self.type))
@@ -77,7 +78,7 @@ class Truth:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """NULL where the column is null, else always `value`."""
+    """`value` for every row, except NULL where the column is null."""
 
     column: int
     value: bool
@@ -85,9 +86,9 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """The column's native value against one of its domain; NULL where the column is null.
+    """Compares the column's native value with one of its domain; NULL where the column is null.
 
-    Integers know EQ and LE, booleans EQ, floats and bytes all; a NaN stands with EQ only.
+    Integers use EQ and LE, booleans EQ, floats and bytes all three; NaN is compared by EQ only.
     """
 
     column: int
@@ -97,7 +98,7 @@ class Against:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One column against another, by exact value."""
+    """Compares one column with another, by exact value."""
 
     left: int
     right: int
@@ -106,20 +107,20 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keys:
-    """A set of native values: no null among them, no NaN, sorted, each once."""
+    """A sorted set of native values, without null and NaN."""
 
     values: pa.Array
-    """In the column's native type."""
+    """The values in the column's native type."""
     sorted: npt.NDArray[Any]
-    """The same, as numpy (bytes and wide decimals as objects)."""
+    """The values as numpy (bytes and wide decimals as objects)."""
     nan: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Among:
-    """The column's value is one of the keys (or NaN, where `keys.nan`).
+    """Tests whether the column's value is one of the keys (or NaN, where `keys.nan`).
 
-    NULL where the column is null, and on a miss where `with_null`.
+    NULL where the column is null, and also for other values where `with_null` is set.
     """
 
     column: int
@@ -129,30 +130,30 @@ class Among:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A LIKE pattern, taken apart.
+    """A LIKE pattern, compiled.
 
-    `regex` (RE2, anchored) decides, unless `literal` and the flags say that a plain search does.
-    `lower` and `upper` (exclusive) bound the bytes of whatever matches; None is no bound.
+    `regex` (RE2, anchored) decides, unless `literal` and the flags allow a plain search. `lower` and
+    `upper` (exclusive) bound the bytes of every match; None is no bound.
     """
 
     regex: str
     ignore_case: bool
     literal: bytes | None
-    """The text of a pattern that is one text, with or without a `%` at its ends; None for others."""
+    """The text of a pattern that has no wildcard but a `%` at its ends; None for other patterns."""
     open_start: bool
     """The pattern begins with `%`."""
     open_end: bool
-    """It ends with one."""
+    """The pattern ends with `%`."""
     lower: bytes
     upper: bytes | None
     runs: tuple[str, ...] = ()
-    """The literal runs in order: what matches has each (by its other cases, where case is ignored)."""
+    """The literal runs in order: every match contains each (in any case, where case is ignored)."""
     least: int = 0
-    """Characters that whatever matches has at least."""
+    """The fewest characters of a match."""
 
     @property
     def prefix(self) -> bytes | None:
-        """The prefix that alone decides, if one does."""
+        """The prefix that alone decides a match, if there is one."""
         if self.literal is None or self.open_start or not self.open_end or self.ignore_case:
             return None
         return self.literal
@@ -166,14 +167,14 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class Null:
-    """IS NULL: never NULL itself."""
+    """IS NULL, which is never NULL itself."""
 
     column: int
 
 
 @dataclass(frozen=True, slots=True)
 class IsTrue:
-    """NULL becomes FALSE."""
+    """Turns NULL into FALSE."""
 
     operand: Node
 
@@ -202,14 +203,14 @@ Atom: TypeAlias = Null | Fixed | Against | Among | Matches
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A predicate bound to a schema: its columns, each once, and the tree that names them by ordinal."""
+    """A predicate bound to a schema: its distinct columns, and the tree that refers to them by ordinal."""
 
     columns: tuple[BoundColumn, ...]
     root: Node
 
 
 def column_atoms(node: Node) -> Iterator[Atom]:
-    """The atoms over one column in a bound tree, in order: what a witness is asked for."""
+    """Yield the atoms over one column in a bound tree, in order; these are what indexes answer."""
     match node:
         case AllOf() | AnyOf():
             for operand in node.operands:
@@ -223,7 +224,7 @@ def column_atoms(node: Node) -> Iterator[Atom]:
 
 
 def single_column_parts(node: Node) -> Iterator[tuple[int, Node]]:
-    """The largest parts of a tree that are over one column each, with that column, in order."""
+    """Yield the largest parts of a tree that are over one column each, with that column, in order."""
     columns = _columns_in(node)
     if len(columns) == 1:
         yield next(iter(columns)), node
@@ -249,7 +250,7 @@ def _columns_in(node: Node) -> frozenset[int]:
 
 
 def over_first_column(node: Node) -> Node:
-    """A tree over one column, as if that column were the only one."""
+    """Return a tree over one column with that column renumbered as the only one."""
     match node:
         case AllOf() | AnyOf():
             return replace(node, operands=tuple(over_first_column(operand) for operand in node.operands))
@@ -261,3 +262,109 @@ def over_first_column(node: Node) -> Node:
             return node
         case _:
             return replace(node, column=0)
+
+
+# ASCII letters that have a non-ASCII case variant, which no range of ASCII bytes covers.
+_STRAY = frozenset("kKsS")
+
+_MOST_CHARACTERS = 10_000
+"""Most characters of a pattern that RE2 decides; it fails to compile seven times as many wildcards."""
+_SHOWN = 40
+
+_ANY = object()
+_ONE = object()
+
+
+def compile_pattern(text: str, *, ignore_case: bool, position: int) -> Pattern:
+    """Compile a LIKE pattern.
+
+    Raises
+    ------
+    PredicateError
+        The pattern ends in a lone backslash, has a lone surrogate, or is too long.
+    """
+    parts = _parts(text, position)
+    regex = "".join(".*" if part is _ANY else "." if part is _ONE else _escape(str(part)) for part in parts)
+    try:
+        regex.encode()
+    except UnicodeEncodeError:
+        raise PredicateError("the pattern has a lone surrogate", position=position) from None
+    open_start = bool(parts) and parts[0] is _ANY
+    open_end = bool(parts) and parts[-1] is _ANY
+    inner = parts[1 if open_start else 0 : len(parts) - 1 if open_end and len(parts) > 1 else len(parts)]
+    if parts == [_ANY]:
+        inner = []
+    plain = len(inner) == 1 and isinstance(inner[0], str) or not inner
+    literal = (str(inner[0]) if inner else "").encode() if plain else None
+    if len(text) > _MOST_CHARACTERS and (literal is None or ignore_case):
+        raise PredicateError(
+            f"the pattern {text[:_SHOWN]!r}... has {len(text)} characters, more than {_MOST_CHARACTERS}",
+            position=position,
+            hint="only of LIKE 'text', 'text%', '%text' and '%text%' the text may be longer",
+        )
+    lower, upper = _range(str(parts[0]) if parts and isinstance(parts[0], str) else "", ignore_case)
+    return Pattern(
+        regex=rf"\A(?s:{regex})\z",
+        ignore_case=ignore_case,
+        literal=literal,
+        open_start=open_start,
+        open_end=open_end,
+        lower=lower,
+        upper=upper,
+        runs=tuple(part for part in parts if isinstance(part, str)),
+        least=sum(len(part) if isinstance(part, str) else part is _ONE for part in parts),
+    )
+
+
+def successor(prefix: bytes) -> bytes | None:
+    """Return the least bytes above everything that starts with `prefix`; None where there are none."""
+    head = prefix.rstrip(b"\xff")
+    return head[:-1] + bytes([head[-1] + 1]) if head else None
+
+
+def _parts(text: str, position: int) -> list[object]:
+    """Split into literal runs, `_ANY` (never twice in a row) and `_ONE`."""
+    parts: list[object] = []
+    run: list[str] = []
+
+    def flush() -> None:
+        if run:
+            parts.append("".join(run))
+            run.clear()
+
+    characters = iter(text)
+    for character in characters:
+        if character == "\\":
+            escaped = next(characters, None)
+            if escaped is None:
+                raise PredicateError(
+                    "the pattern ends in a lone backslash",
+                    position=position,
+                    hint="write two backslashes for one",
+                )
+            run.append(escaped)
+        elif character == "%":
+            flush()
+            if not parts or parts[-1] is not _ANY:
+                parts.append(_ANY)
+        elif character == "_":
+            flush()
+            parts.append(_ONE)
+        else:
+            run.append(character)
+    flush()
+    return parts
+
+
+def _escape(run: str) -> str:
+    return "".join(c if c.isalnum() or ord(c) > 127 else f"\\x{{{ord(c):x}}}" for c in run)
+
+
+def _range(run: str, ignore_case: bool) -> tuple[bytes, bytes | None]:
+    if not ignore_case:
+        prefix = run.encode()
+        return prefix, successor(prefix)
+    # Upper-case ASCII letters sort before lower-case ones, so the two spellings are the two ends.
+    length = next((i for i, c in enumerate(run) if not c.isascii() or c in _STRAY), len(run))
+    head = run[:length]
+    return head.upper().encode(), successor(head.lower().encode())

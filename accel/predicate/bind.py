@@ -1,4 +1,4 @@
-"""Predicate and schema brought together: names become columns, literals native values."""
+"""Binding a predicate to a schema: names become columns, literals become native values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from accel.arrays import from_numpy
-from accel.errors import PredicateError
+from accel.errors import ColumnNotFoundError, PredicateError
 from accel.predicate import expr as ast
 from accel.predicate.atoms import (
     Against,
@@ -25,25 +25,33 @@ from accel.predicate.atoms import (
     Order,
     Pair,
     Truth,
+    compile_pattern,
 )
 from accel.predicate.coerce import nearest_double, order_atom
+from accel.predicate.expr import Column, column_named
 from accel.predicate.kinds import Family, Kind, kind_of
-from accel.predicate.membership import joined, membership
-from accel.predicate.resolve import follow, place, resolve
+from accel.predicate.membership import array_keys, joined, list_keys, membership
 
-__all__ = ["Bound", "BoundColumn", "KnownKeys", "bind", "binds_long"]
+__all__ = [
+    "Bound",
+    "KeyCache",
+    "bind",
+    "binds_long",
+    "resolve",
+    "resolve_named",
+]
 
-KnownKeys: TypeAlias = "dict[tuple[int, Kind], tuple[ast.InList | ast.InArray, Keys]]"
-"""What lists of IN have come to, by the node and the kind of column."""
+KeyCache: TypeAlias = "dict[tuple[int, Kind], tuple[ast.InList | ast.InArray, Keys]]"
+"""The keys of IN lists, by the id of the node and the kind of column; the node is stored to keep its id its own."""
 
-# Values; many more take longer than a loop should be held up.
+# Values of IN lists; binding many more would block the event loop for too long.
 _LONG = 5000
-# A condition takes as long as so many values.
+# A condition costs as much as this many values.
 _CONDITION = 10
 
 
 def binds_long(expr: ast.Expr) -> bool:
-    """Whether binding it is long work: it has thousands of values or hundreds of conditions."""
+    """Return whether binding takes long: the predicate has thousands of values or hundreds of conditions."""
     left = _LONG
     stack = [expr]
     while stack and left >= 0:
@@ -59,35 +67,39 @@ def binds_long(expr: ast.Expr) -> bool:
 
 
 def bind(
-    expr: ast.Expr, schema: pa.Schema, *, meant: pa.Schema | None = None, known: KnownKeys | None = None
+    expr: ast.Expr,
+    schema: pa.Schema,
+    *,
+    query_schema: pa.Schema | None = None,
+    key_cache: KeyCache | None = None,
 ) -> Bound:
-    """Resolve the columns of a predicate and put its literals into their terms.
+    """Resolve the columns of a predicate and convert its literals to their types.
 
     Parameters
     ----------
     expr : Expr
         Any predicate.
     schema : pyarrow.Schema
-        The columns as the rows will come; their decoded types decide how values compare.
-    meant : pyarrow.Schema, optional
-        The columns that the predicate is about, where those are some file's. Beside floats a literal is a double:
-        it stays that where the file has whole numbers.
-    known : dict, optional
-        Keys of its lists that were found before; takes those that are found now.
+        The schema of the rows; its decoded types decide how values compare.
+    query_schema : pyarrow.Schema, optional
+        The schema of the whole data set, where `schema` is one file's. A literal compared with a float column of
+        it is rounded to a double even where the file stores integers.
+    key_cache : dict, optional
+        The keys of IN lists that were converted before; those converted now are added.
 
     Returns
     -------
     Bound
-        Immutable, picklable; its columns stand in order of first appearance, each once.
+        Immutable and picklable; it has each column once, in order of first appearance.
 
     Raises
     ------
     ColumnNotFoundError
-        There is no such column; the hint lists names that are close.
+        A column does not exist; the hint lists similar names.
     PredicateError
-        A comparison that has no meaning, at the literal's position where it has one.
+        Two things cannot be compared; the error has the position of the literal where it has one.
     """
-    binder = _Binder(schema, meant, {} if known is None else known)
+    binder = _Binder(schema, query_schema, {} if key_cache is None else key_cache)
     try:
         root = binder.node(expr)
     except RecursionError:
@@ -110,12 +122,12 @@ _MIRRORED = {ast.Op.LT: ast.Op.GT, ast.Op.LE: ast.Op.GE, ast.Op.GT: ast.Op.LT, a
 
 
 class _Binder:
-    """One walk of a tree: collects its columns."""
+    """Binds one tree, collecting its columns."""
 
-    def __init__(self, schema: pa.Schema, meant: pa.Schema | None, known: KnownKeys) -> None:
+    def __init__(self, schema: pa.Schema, query_schema: pa.Schema | None, key_cache: KeyCache) -> None:
         self.schema = schema
-        self.meant = meant
-        self.known = known
+        self.query_schema = query_schema
+        self.key_cache = key_cache
         self.columns: list[BoundColumn] = []
         self._ordinals: dict[tuple[str, ...], int] = {}
         self._seen: dict[ast.Column, int] = {}
@@ -124,15 +136,15 @@ class _Binder:
     def column(self, named: ast.Column) -> tuple[int, BoundColumn]:
         ordinal = self._seen.get(named)
         if ordinal is None:
-            bound = resolve(named, self.schema if self.meant is None else self.meant)
-            meant = bound.kind.family
-            if self.meant is not None:
-                # A file's own fields are nothing that a name could mean.
+            bound = resolve(named, self.schema if self.query_schema is None else self.query_schema)
+            family = bound.kind.family
+            if self.query_schema is not None:
+                # Names resolve against the query's schema only, never against fields that just this file has.
                 bound = follow(named, bound.path, schema=self.schema)
             ordinal = self._ordinals.setdefault(bound.path, len(self.columns))
             if ordinal == len(self.columns):
                 self.columns.append(bound)
-                if meant is Family.FLOAT and bound.kind.family is Family.INTEGER:
+                if family is Family.FLOAT and bound.kind.family is Family.INTEGER:
                     self._doubles.add(ordinal)
             self._seen[named] = ordinal
         return ordinal, self.columns[ordinal]
@@ -168,7 +180,7 @@ class _Binder:
         if column.kind.family is not Family.BOOLEAN:
             raise PredicateError(
                 f"{_shown(named, column)} is not boolean and is no predicate alone",
-                position=place(named.position),
+                position=named.position,
                 hint="compare it with something",
             )
         return Against(ordinal, Order.EQ, True)
@@ -178,7 +190,7 @@ class _Binder:
         if isinstance(left, ast.Literal):
             op, left, right = _MIRRORED.get(op, op), right, left
         if isinstance(left, ast.Literal):
-            raise PredicateError("a comparison without a column", position=place(expr.position))
+            raise PredicateError("a comparison without a column", position=expr.position)
         if isinstance(right, ast.Column):
             return self.pair(op, left, right)
         ordinal, column = self.column(left)
@@ -210,7 +222,7 @@ class _Binder:
         if not nulls and not _comparable(first.kind.family, second.kind.family):
             raise PredicateError(
                 f"{_shown(left, first)} cannot be compared with {_shown(right, second)}",
-                position=place(right.position),
+                position=right.position,
             )
         if not distinct:
             return Truth(None) if nulls else _negated(Pair(a, b, order), negated)
@@ -220,7 +232,7 @@ class _Binder:
     def among(self, expr: ast.InList | ast.InArray) -> Node:
         ordinal, column = self.column(expr.column)
         self.ordered(expr.column, column)
-        # A disjunction of nothing: false, of a null too.
+        # An empty list is an empty disjunction: false, even for null.
         if not len(expr.values):
             return Truth(False)
         if column.kind.family is Family.NULL:
@@ -228,38 +240,31 @@ class _Binder:
         doubles = ordinal in self._doubles
         keys = self.keys(expr, kind_of(pa.float64()) if doubles else column.kind, _shown(expr.column, column))
         if doubles:
-            from accel.predicate.keys import array_keys
-
             where, position = _shown(expr.column, column), expr.position
             keys = array_keys(from_numpy(keys.sorted), column.kind, where=where, position=position)
         with_null = None in expr.values if isinstance(expr, ast.InList) else expr.values.null_count > 0
         return membership(ordinal, column, keys, with_null=with_null)
 
     def keys(self, expr: ast.InList | ast.InArray, kind: Kind, where: str) -> Keys:
-        """The keys of a list for a column of this kind, found out once."""
-        # The entry keeps the node alive: its id stays its own.
-        known = self.known.get((id(expr), kind))
-        if known is None:
-            from accel.predicate.keys import array_keys, list_keys
-
+        """Return the keys of a list for a column of this kind, converted once."""
+        cached = self.key_cache.get((id(expr), kind))
+        if cached is None:
             if isinstance(expr, ast.InArray):
                 keys = array_keys(expr.values, kind, where=where, position=expr.position)
             else:
                 present = (value for value in expr.values if value is not None)
                 keys = list_keys(present, kind, where=where, position=expr.position)
-            known = self.known[id(expr), kind] = expr, keys
-        return known[1]
+            cached = self.key_cache[id(expr), kind] = expr, keys
+        return cached[1]
 
     def like(self, expr: ast.Like) -> Node:
         ordinal, column = self.column(expr.column)
-        from accel.predicate.like import compile_pattern
-
         pattern = compile_pattern(expr.pattern, ignore_case=expr.ignore_case, position=expr.position)
         if column.kind.family is Family.NULL:
             return Truth(None)
         if column.kind.family is not Family.TEXT:
             raise PredicateError(
-                f"{_shown(expr.column, column)} is not text and has no LIKE", position=place(expr.position)
+                f"{_shown(expr.column, column)} is not text and has no LIKE", position=expr.position
             )
         if pattern.literal is not None:
             if not pattern.literal and (pattern.open_start or pattern.open_end):
@@ -272,13 +277,13 @@ class _Binder:
         if column.kind.family is Family.OPAQUE:
             raise PredicateError(
                 f"{_shown(named, column)} cannot be compared",
-                position=place(named.position),
+                position=named.position,
                 hint="only IS NULL and IS NOT NULL apply to it",
             )
 
 
 def _flat(expr: ast.And | ast.Or, kind: type[ast.And | ast.Or]) -> list[ast.Expr]:
-    """The operands of nested ANDs (ORs) in order, without recursion: chains may be long."""
+    """Return the operands of nested ANDs (ORs) in order, without recursion, since chains may be long."""
     out: list[ast.Expr] = []
     stack: list[ast.Expr] = [expr]
     while stack:
@@ -291,7 +296,7 @@ def _flat(expr: ast.And | ast.Or, kind: type[ast.And | ast.Or]) -> list[ast.Expr
 
 
 def _comparable(a: Family, b: Family) -> bool:
-    # A UUID column may stand beside its bytes, but not beside text.
+    # A UUID column compares with bytes but not with text.
     return a.group is b.group or {a, b} == {Family.UUID, Family.BINARY}
 
 
@@ -303,3 +308,128 @@ def _negated(node: Node, negated: bool) -> Node:
 
 def _shown(named: ast.Column, column: BoundColumn) -> str:
     return f"column {named.name!r} ({column.type})"
+
+
+def resolve(column: Column, schema: pa.Schema) -> BoundColumn:
+    """Find a column: a top-level one, or a field down through structs.
+
+    The first names of the path may together be one top-level name with dots in it, as far as `Column.head` allows. The
+    first such reading that the schema has is used, from the shortest name on or, by `Column.whole_first`, the longest.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        The column does not exist.
+    PredicateError
+        The name is ambiguous, or a part of the path is no struct.
+    """
+    path = column.path
+    refusal: PredicateError | ColumnNotFoundError | None = None
+    cuts = range(1, column.head + 1)
+    for cut in reversed(cuts) if column.whole_first else cuts:
+        top = ".".join(path[:cut])
+        if not _has(column, top, schema):
+            continue
+        try:
+            return follow(column, (top, *path[cut:]), schema=schema)
+        except (PredicateError, ColumnNotFoundError) as error:
+            refusal = refusal or error
+    missing = refusal or _missing(column, path[0], schema.names)
+    if column.head == 1:
+        missing.hint = _other_reading(column, schema) or missing.hint
+    raise missing
+
+
+def resolve_named(name: str, schema: pa.Schema) -> BoundColumn:
+    """Resolve a name that is a Python value, as in `columns=`; errors are those of `resolve`."""
+    return resolve(column_named(name), schema)
+
+
+def _has(column: Column, name: str, schema: pa.Schema) -> bool:
+    """Return whether there is a top-level column of this name; raise where there are several."""
+    found = schema.get_all_field_indices(name)
+    if len(found) > 1:
+        raise _ambiguous(column, name)
+    return bool(found)
+
+
+def follow(column: Column, path: tuple[str, ...], *, schema: pa.Schema) -> BoundColumn:
+    """Return the column at a path whose first name the schema has once; errors are those of `resolve`."""
+    field = schema.field(path[0])
+    for depth in range(1, len(path)):
+        field = _child(column, field, path, depth)
+    return BoundColumn(path, field.type)
+
+
+def _child(column: Column, field: pa.Field, parts: tuple[str, ...], depth: int) -> pa.Field:
+    above, part = ".".join(parts[:depth]), parts[depth]
+    kind = field.type
+    if not pa.types.is_struct(kind):
+        raise PredicateError(
+            f"column {above!r} is {field.type} and has no field {part!r}",
+            position=column.position,
+            hint="a dotted path goes through structs only",
+        )
+    found = kind.get_all_field_indices(part)
+    if len(found) > 1:
+        raise _ambiguous(column, f"{above}.{part}")
+    if not found:
+        raise _missing(column, part, [f.name for f in kind], within=above)
+    return kind.field(found[0])
+
+
+def _missing(
+    column: Column, name: str, names: list[str], *, within: str | None = None
+) -> ColumnNotFoundError:
+    import difflib
+
+    close = difflib.get_close_matches(name, names, 3)
+    close += [other for other in names if other.lower() == name.lower() and other not in close][:3]
+    inside = f" in {within!r}" if within else ""
+    if close:
+        hint = "did you mean " + " or ".join(repr(other) for other in close) + "?"
+    else:
+        shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+        hint = f"there are: {shown}" if names else "there are no columns"
+        if names and within is None and column.position >= 0:
+            hint += f"; {_as_text(column.name)}"
+    detail = f": no {name!r}{inside}" if name != column.name else ""
+    return ColumnNotFoundError(
+        f"no column {column.name!r}{detail}", column=None if within else name, hint=hint
+    )
+
+
+def _other_reading(column: Column, schema: pa.Schema) -> str | None:
+    """Return the other way to write a name: dots as part of it, or as a path into structs; None where neither exists."""
+    name, is_text = column.name, column.position >= 0
+    if len(column.path) > 1:
+        if name not in schema.names:
+            return None
+        from accel.predicate.sql import name_sql
+
+        return f"the column of that name is {name_sql(Column((name,))) if is_text else repr(name)}"
+    meant = column_named(name)
+    if meant.head == 1:
+        return None
+    try:
+        resolve(meant, schema)
+    except (PredicateError, ColumnNotFoundError):
+        return None
+    if is_text:
+        return f"in double quotes a dot is part of the name; without them {name} is the field of a struct"
+    return f"the name of a filter list is exact; the field of a struct is {tuple(name.split('.'))}"
+
+
+def _as_text(name: str) -> str:
+    """Return a hint for a name in predicate text that was probably meant as a literal."""
+    if name in ("None", "none", "nan", "NaN"):
+        return "null is NULL, after IS or IS NOT" if "o" in name else "write DOUBLE 'NaN'"
+    if len(name) > 60:
+        return "text stands in single quotes"
+    from accel.predicate.advice import text_advice
+
+    return text_advice(name)
+
+
+def _ambiguous(column: Column, name: str) -> PredicateError:
+    return PredicateError(f"column {name!r} is ambiguous: several have that name", position=column.position)

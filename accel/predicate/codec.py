@@ -1,10 +1,10 @@
-"""The tree as bytes: what a plan carries to other processes.
+"""Predicates as bytes, in which form plans carry them to other processes.
 
 Layout, little-endian: magic `AXPR`, u8 version, u32 checksum, u32 length of the JSON, the JSON (UTF-8), then
-the arrays of large key lists, each u64 length and an Arrow IPC stream of one batch of one column. The checksum
-is the CRC-32 of all that stands behind the length, with the length as its start value: so it covers both. The
-JSON is a flat list of nodes in postfix order, so that no depth of nesting meets a parser's stack. No pickle:
-reading bytes never runs code.
+the arrays of large key lists, each a u64 length and an Arrow IPC stream of one batch of one column. The checksum
+is the CRC-32 of everything after the length, with the length as its start value, so it covers both. The JSON is
+a flat list of nodes in postfix order, so nesting cannot exhaust a parser's stack. Unlike a pickle, the bytes
+cannot run code when they are read.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 from accel.errors import PredicateError
 from accel.predicate.expr import (
+    MAX_DEPTH,
     And,
     Column,
     Compare,
@@ -37,10 +38,14 @@ from accel.predicate.expr import (
     depth_of,
 )
 from accel.predicate.fold import check_pattern
-from accel.predicate.literal import literal_value
-from accel.predicate.literal_text import number_from_text
-from accel.predicate.moments import date_from_text, text_from_moment, time_from_text, timestamp_from_text
-from accel.predicate.parser import MAX_DEPTH
+from accel.predicate.literal import (
+    date_from_text,
+    literal_value,
+    number_from_text,
+    text_from_moment,
+    time_from_text,
+    timestamp_from_text,
+)
 
 __all__ = ["decode", "encode"]
 
@@ -51,7 +56,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 def encode(expr: Expr) -> bytes:
-    """The tree as bytes; positions in the text that it came from are left out."""
+    """Encode a predicate, without the positions in its text."""
     arrays: list[Any] = []
     try:
         nodes = [_node_json(node, arrays) for node in _postfix(expr)]
@@ -68,12 +73,12 @@ def encode(expr: Expr) -> bytes:
 
 
 def decode(data: bytes) -> Expr:
-    """The tree that `encode` wrote.
+    """Decode a predicate that `encode` wrote.
 
     Raises
     ------
     PredicateError
-        When the bytes are not whole, not of this version, or describe no predicate.
+        The bytes are damaged, of another version, or describe no predicate.
     """
     view = memoryview(data)
     if len(view) < _HEADER.size or bytes(view[:4]) != _MAGIC:
@@ -101,7 +106,7 @@ def _refused(text: str) -> None:
 
 
 def _postfix(expr: Expr) -> list[Expr]:
-    """Every node after its operands, in order."""
+    """Return all nodes, each after its operands."""
     found: list[Expr] = []
     stack: list[Expr] = [expr]
     while stack:
@@ -151,7 +156,7 @@ def _operand_json(operand: Operand) -> Any:
 
 
 def _value_json(value: Value) -> Any:
-    """JSON's own null, booleans, integers and strings; the rest as [tag, text]."""
+    """Use JSON's null, booleans, integers and strings, and [tag, text] for other values."""
     match value:
         case None | bool() | int() | str():
             return value

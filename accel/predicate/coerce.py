@@ -1,4 +1,4 @@
-"""Literals in a column's own terms, exact: which native value, or between which two.
+"""Exact conversion of literals to a column's native values.
 
 Semantics (docs/predicates.md): numbers compare by exact value whatever their types, but a literal
 against a float column is first rounded to double; NaN is above every number and equal to itself;
@@ -17,24 +17,35 @@ from accel.format.domain import Domain
 from accel.predicate.atoms import Against, Fixed, Negation, Node, Order
 from accel.predicate.expr import Ticks, Value
 from accel.predicate.kinds import Family, Kind
-from accel.predicate.resolve import place
+from accel.predicate.literal import (
+    date_from_text,
+    nanos_of_date,
+    nanos_of_instant,
+    nanos_of_time,
+    time_from_text,
+    timestamp_from_text,
+)
 
-__all__ = ["Cut", "cut", "key", "nearest_double", "order_atom"]
+__all__ = [
+    "key",
+    "nearest_double",
+    "order_atom",
+]
 
-# Beyond this many digits a decimal literal is past every column; it is not expanded.
+# A decimal literal with more digits lies beyond every column's range and is not expanded.
 _MAX_EXPONENT = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a literal falls among the native integers: at `floor`, or (not `exact`) just above it."""
+    """The place of a literal among the native integers: at `floor`, or between it and the next (not `exact`)."""
 
     floor: int
     exact: bool
 
 
 def order_atom(column: int, kind: Kind, *, order: Order, value: Value, where: str, position: int) -> Node:
-    """`column order value` in normal form; `value` is not None.
+    """Return `column order value` in normal form; `value` is not None.
 
     Raises
     ------
@@ -45,7 +56,7 @@ def order_atom(column: int, kind: Kind, *, order: Order, value: Value, where: st
         return _integer_atom(column, kind, order, cut(value, kind, where=where, position=position))
     plain = _plain(value, kind, where, position)
     if kind.domain is Domain.BOOLEAN:
-        # false < true: what is not a test for equality is one in disguise, or says nothing.
+        # false < true: every other comparison is an equality too, or has a fixed result.
         if order is Order.EQ:
             return Against(column, Order.EQ, bool(plain))
         if order is Order.LT:
@@ -74,7 +85,7 @@ def _integer_atom(column: int, kind: Kind, order: Order, at: Cut) -> Node:
 
 
 def key(value: Value, kind: Kind, *, where: str, position: int) -> bool | int | float | bytes | None:
-    """The native value equal to a literal (not None); None where the column cannot hold it.
+    """Return the native value that equals a literal (not None); None where the column cannot hold it.
 
     Raises
     ------
@@ -89,7 +100,7 @@ def key(value: Value, kind: Kind, *, where: str, position: int) -> bool | int | 
 
 
 def _plain(value: Value, kind: Kind, where: str, position: int) -> bool | float | bytes:
-    """The native value of a domain that holds every literal of its family."""
+    """Convert a literal for a domain that can hold every literal of its family."""
     if kind.domain is Domain.FLOAT:
         number = _double(value)
         if number is not None:
@@ -107,12 +118,12 @@ def _plain(value: Value, kind: Kind, where: str, position: int) -> bool | float 
         try:
             return value.encode()
         except UnicodeEncodeError:
-            raise PredicateError("the text has a lone surrogate", position=place(position)) from None
+            raise PredicateError("the text has a lone surrogate", position=position) from None
     raise _refusal(value, kind, where, position)
 
 
 def cut(value: Value, kind: Kind, *, where: str, position: int) -> Cut:
-    """Where a literal (not None) falls among the native integers of a column.
+    """Return the place of a literal (not None) among the native integers of a column.
 
     Raises
     ------
@@ -123,11 +134,11 @@ def cut(value: Value, kind: Kind, *, where: str, position: int) -> Cut:
     if kind.family in (Family.INTEGER, Family.DECIMAL):
         side = _beyond(value)
         if side:
-            # Past all values: nothing equals it, and it is above or below every one.
+            # Beyond all values: above or below every one and equal to none.
             return Cut(high, False) if side > 0 else Cut(low - 1, False)
         ratio = _ratio(value)
     elif kind.family is Family.DURATION:
-        # A duration has no literal of its own: a whole number counts the column's own ticks.
+        # Durations have no literal: a whole number counts the column's own ticks.
         ratio = None
         if isinstance(value, int) and not isinstance(value, bool):
             ratio = value * kind.numerator, 1
@@ -141,7 +152,7 @@ def cut(value: Value, kind: Kind, *, where: str, position: int) -> Cut:
 
 
 def _beyond(value: Value) -> int:
-    """1 or -1 for a number past every integer and decimal column (NaN is above), else 0."""
+    """Return 1 or -1 for a number beyond every integer and decimal column (NaN is above), else 0."""
     if isinstance(value, float):
         return 0 if math.isfinite(value) else (-1 if value < 0 else 1)
     if isinstance(value, decimal.Decimal):
@@ -155,7 +166,7 @@ def _beyond(value: Value) -> int:
 
 
 def _ratio(value: Value) -> tuple[int, int] | None:
-    """A finite number as numerator and denominator; None where it is no number."""
+    """Return a finite number as numerator and denominator; None for other values."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
@@ -171,7 +182,7 @@ def _ratio(value: Value) -> tuple[int, int] | None:
 
 
 def _double(value: Value) -> float | None:
-    """The nearest double, without a negative zero; None where the value is no number."""
+    """Return the nearest double, without a negative zero; None where the value is no number."""
     if isinstance(value, bool) or not isinstance(value, int | float | decimal.Decimal):
         return None
     if isinstance(value, decimal.Decimal) and value.is_snan():
@@ -183,7 +194,7 @@ def _double(value: Value) -> float | None:
 
 
 def nearest_double(value: Value) -> Value:
-    """A number as the double that it is beside floats; anything else as it is."""
+    """Round a number to a double, as comparison with floats does; other values are returned unchanged."""
     number = _double(value)
     return value if number is None else number
 
@@ -205,18 +216,10 @@ def _uuid(value: Value) -> bytes | None:
 
 
 def _nanos(value: Value, family: Family) -> int | None:
-    """Nanoseconds of the family's own origin; None where the value is no such moment.
+    """Return nanoseconds from midnight or from 1970; None where the value does not belong to the family.
 
-    Text is read as a timestamp for dates too: `d < '2013-01-31 12:00'` holds for that day.
+    For dates too, text is read as a timestamp: `d < '2013-01-31 12:00'` holds for that day.
     """
-    from accel.predicate.moments import (
-        nanos_of_date,
-        nanos_of_instant,
-        nanos_of_time,
-        time_from_text,
-        timestamp_from_text,
-    )
-
     if isinstance(value, str):
         try:
             value = time_from_text(value) if family is Family.TIME else timestamp_from_text(value)
@@ -225,7 +228,7 @@ def _nanos(value: Value, family: Family) -> int | None:
     if isinstance(value, Ticks):
         return value.nanos if (value.kind == "time") == (family is Family.TIME) else None
     if family is Family.TIME:
-        # A time with a zone has no order without a date.
+        # Times with a zone cannot be ordered without a date.
         if not isinstance(value, datetime.time) or value.tzinfo is not None:
             return None
         return nanos_of_time(value)
@@ -251,9 +254,7 @@ _HINTS = {
 
 def _hint(value: Value, family: Family) -> str | None:
     if isinstance(value, str) and family in (Family.DATE, Family.TIME, Family.TIMESTAMP):
-        from accel.predicate.moments import date_from_text, time_from_text, timestamp_from_text
-
-        # What is no moment at all is told as the column's own kind.
+        # The error describes the format of the column's own family.
         read = {Family.DATE: date_from_text, Family.TIME: time_from_text}.get(family, timestamp_from_text)
         try:
             read(value)
@@ -268,6 +269,6 @@ def _refusal(value: Value, kind: Kind, where: str, position: int) -> PredicateEr
         shown = shown[:57] + "..."
     return PredicateError(
         f"{where} cannot be compared with {shown}",
-        position=place(position),
+        position=position,
         hint=_hint(value, kind.family),
     )

@@ -1,4 +1,4 @@
-"""Predicates built in Python: `col("a") > 1`, joined by `&`, `|` and `~`."""
+"""Building predicates in Python: `col("a") > 1`, joined by `&`, `|` and `~`."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ from accel.predicate.expr import (
     column_of,
     join,
 )
-from accel.predicate.fold import check_pattern
+from accel.predicate.fold import check_pattern, member_of
 from accel.predicate.literal import literal_value
-from accel.predicate.members import member_of
 
 __all__ = ["ColumnExpr", "Condition", "col"]
 
 
 def col(name: str) -> ColumnExpr:
-    """A column, to build a predicate from.
+    """Return a column to build a predicate from.
 
     Parameters
     ----------
@@ -41,7 +40,7 @@ def col(name: str) -> ColumnExpr:
     Raises
     ------
     PredicateError
-        The name is no text.
+        The name is not a str.
 
     Examples
     --------
@@ -54,17 +53,17 @@ def col(name: str) -> ColumnExpr:
 
 
 class Condition:
-    """A predicate: join it by `&` and `|`, negate it by `~`, give it to `where=`.
+    """A predicate: join it by `&` and `|`, negate it by `~`, pass it to `where=`.
 
     Raises
     ------
     PredicateError
-        It is compared: `(a > 1) & b != 2` is read as `((a > 1) & b) != 2`.
+        The predicate is compared: Python reads `(a > 1) & b != 2` as `((a > 1) & b) != 2`.
     """
 
     __slots__ = ("expr",)
 
-    # By identity: what compares predicates by value compares their trees.
+    # By identity; code that compares predicates by value compares their trees.
     __hash__ = object.__hash__
 
     def __init__(self, expr: Expr) -> None:
@@ -104,16 +103,16 @@ class Condition:
         return self._compare(Op.GE, other)
 
     def _compare(self, op: Op, other: object) -> Condition:
-        """Always an error, but of a column."""
+        """Raise an error: only columns can be compared."""
         from accel.predicate.advice import compared_predicate
 
         raise compared_predicate(self.expr, op, other)
 
-    if not TYPE_CHECKING:  # which tells names that there are not by itself
+    if not TYPE_CHECKING:  # mypy reports missing attributes by itself
 
         def __getattr__(self, name: str) -> NoReturn:
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
-            # The others are asked for by copy, pickle and the like.
+            # copy, pickle and the like look up the other names.
             if not name.startswith("_") and name != "expr":
                 from accel.predicate.advice import name_advice
 
@@ -138,8 +137,8 @@ class ColumnExpr(Condition):
     Raises
     ------
     PredicateError
-        From each comparison (`==`, `<`, `is_distinct_from`, `between` and so on): it is with a predicate, or with a
-        value that no column holds.
+        A comparison (`==`, `<`, `is_distinct_from`, `between` and so on) is with a predicate, or with a value that
+        no column can hold.
     """
 
     __slots__ = ()
@@ -150,12 +149,12 @@ class ColumnExpr(Condition):
         super().__init__(column)
 
     def __getitem__(self, name: str) -> ColumnExpr:
-        """The field of this name in a struct column.
+        """Return the field of this name in a struct column.
 
         Raises
         ------
         PredicateError
-            The name is no text.
+            The name is not a str.
         """
         if not isinstance(name, str):
             raise PredicateError(f"a field's name is a str, not a {type(name).__name__}")
@@ -164,68 +163,68 @@ class ColumnExpr(Condition):
 
     __iter__ = None
     __contains__ = None
-    # == builds a predicate here, so a column can be no key.
+    # == builds a predicate, so a column cannot be a dictionary key.
     __hash__ = None  # type: ignore[assignment]
 
     def is_distinct_from(self, other: object) -> Condition:
-        """Unequal, where null is a value like others."""
+        """Test for inequality, where null counts as a value."""
         return self._compare(Op.DISTINCT, other)
 
     def is_not_distinct_from(self, other: object) -> Condition:
-        """Equal, where null is a value like others."""
+        """Test for equality, where null counts as a value."""
         return self._compare(Op.NOT_DISTINCT, other)
 
     def is_null(self) -> Condition:
-        """Null; NaN is not."""
+        """Test for null; NaN is not null."""
         return Condition(IsNull(self.expr))
 
     def is_not_null(self) -> Condition:
-        """Not null; NaN is one of these."""
+        """Test for a value that is not null; NaN is one."""
         return Condition(Not(IsNull(self.expr)))
 
     def isin(self, values: Any) -> Condition:
-        """One of the values: a list, tuple, set, numpy array, pandas Series or Arrow array.
+        """Test for one of the values: a list, tuple, set, numpy array, pandas Series or Arrow array.
 
-        A null among the values makes a miss null, as in SQL.
+        With a null among the values, other values give null, as in SQL.
 
         Raises
         ------
         PredicateError
-            It is no collection, or one of the values is none that a column holds.
+            `values` is no collection, or no column can hold one of them.
         """
         return Condition(member_of(self.expr, values))
 
     def between(self, low: object, high: object) -> Condition:
-        """At least `low` and at most `high`."""
+        """Test for at least `low` and at most `high`."""
         return (self >= low) & (self <= high)
 
     def like(self, pattern: str) -> Condition:
-        """Matches a pattern: `%` any run of characters, `_` any one, a backslash escapes.
+        """Test for a pattern: `%` matches any run of characters, `_` any one; a backslash escapes.
 
         Raises
         ------
         PredicateError
-            The pattern is no text, or ends with a backslash that escapes nothing.
+            The pattern is not a str, or ends with a backslash that escapes nothing.
         """
         return self._like(pattern, ignore_case=False)
 
     def ilike(self, pattern: str) -> Condition:
-        """`like`, with upper and lower case taken as one.
+        """Test for a pattern as `like` does, ignoring case.
 
         Raises
         ------
         PredicateError
-            As `like` does.
+            As for `like`.
         """
         return self._like(pattern, ignore_case=True)
 
     def starts_with(self, prefix: str) -> Condition:
-        """Text that begins so.
+        """Test for text with this prefix.
 
         Raises
         ------
         PredicateError
-            The prefix is no text.
+            The prefix is not a str.
         """
         if not isinstance(prefix, str):
             raise PredicateError(f"a prefix is a str, not a {type(prefix).__name__}")
@@ -240,7 +239,7 @@ class ColumnExpr(Condition):
         if isinstance(other, ColumnExpr):
             right = other.expr
         elif isinstance(other, Condition):
-            # Python asks the column first, on whichever side it stands.
+            # Python calls the column's method first, on whichever side it is.
             return other._compare(_MIRRORED.get(op, op), self)
         else:
             right = Literal(literal_value(other))

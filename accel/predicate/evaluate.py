@@ -1,21 +1,21 @@
-"""The exact filter: a bound predicate over Arrow arrays, in three-valued logic.
+"""The exact filter: evaluates a bound predicate over Arrow arrays, in three-valued logic.
 
-LIKE and ILIKE: see `accel.predicate.like` for what matches. Text compares by its UTF-8 bytes. Numbers,
-NaN and moments: see `accel.predicate.coerce`.
+Text compares by its UTF-8 bytes. `accel.predicate.atoms` defines what LIKE matches, and
+`accel.predicate.coerce` how numbers, NaN, dates and times compare.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from accel import kernels as pc
-from accel.arrays import bools, mask, one, relabel, validity, whole
+from accel.arrays import bools, integers, mask, one, relabel, validity, whole
 from accel.format.domain import Domain
 from accel.predicate.atoms import (
     Against,
@@ -33,24 +33,33 @@ from accel.predicate.atoms import (
     Pair,
     Pattern,
     Truth,
+    compile_pattern,
 )
-from accel.predicate.kinds import kind_of, native
+from accel.predicate.kinds import Kind, kind_of, native
+from accel.predicate.membership import keys_near
 
-__all__ = ["evaluate", "outcome"]
+if TYPE_CHECKING:
+    from accel.arrays import Bools
+
+__all__ = [
+    "evaluate",
+    "matches_like",
+    "outcome",
+]
 
 Columns: TypeAlias = Mapping[tuple[str, ...], Any]
 
 _TRUE, _FALSE = bools(np.array([True]))[0], bools(np.array([False]))[0]
 _NULL = bools(np.array([False]), np.array([False]))[0]
-# Of a pattern that matches no shorter text: texts are measured before RE2 looks at them.
+# Least length of a pattern's matches from which on shorter texts are sorted out before RE2 runs.
 _MANY_CHARACTERS = 64
-# Keys for each value: beyond that making a set of all of them, for every piece anew, costs more than to ask it.
+# Keys per value above which building Arrow's hash set of all keys, for every batch anew, costs more than the lookup.
 _MANY_KEYS = 64
 _KERNELS = {Order.EQ: pc.equal, Order.LT: pc.less, Order.LE: pc.less_equal}
 
 
 def evaluate(bound: Bound, columns: Columns, num_rows: int) -> npt.NDArray[np.bool_]:
-    """Which rows make the predicate true, as a mask of `num_rows`; null is not true.
+    """Return the rows that make the predicate true, as a mask of `num_rows`; null is not true.
 
     Parameters and errors are those of `outcome`.
     """
@@ -58,23 +67,23 @@ def evaluate(bound: Bound, columns: Columns, num_rows: int) -> npt.NDArray[np.bo
 
 
 def outcome(bound: Bound, columns: Columns, num_rows: int) -> pa.BooleanArray:
-    """TRUE, FALSE or NULL for every row.
+    """Return TRUE, FALSE or NULL for every row.
 
     Parameters
     ----------
     bound : Bound
         The predicate.
     columns : Mapping of tuple of str to pyarrow.Array or ChunkedArray
-        The arrays of `bound.columns` by path, or of structs above them; each of `num_rows` values.
+        The arrays of `bound.columns`, or of structs above them, by path; each has `num_rows` values.
     num_rows : int
-        Rows; needed because a predicate may name no column.
+        The number of rows, needed because a predicate may name no column.
 
     Raises
     ------
     KeyError
-        A column is not among the arrays.
+        A column has no array.
     ValueError
-        An array is not `num_rows` long.
+        The length of an array is not `num_rows`.
     """
     result = _Run(bound, columns, num_rows).node(bound.root)
     if isinstance(result, pa.Scalar):
@@ -83,7 +92,7 @@ def outcome(bound: Bound, columns: Columns, num_rows: int) -> pa.BooleanArray:
 
 
 class _Run:
-    """One evaluation: every column is prepared once, however often it is named."""
+    """One evaluation, which prepares each column once, however often the tree names it."""
 
     def __init__(self, bound: Bound, columns: Columns, num_rows: int) -> None:
         self.bound = bound
@@ -93,7 +102,7 @@ class _Run:
         self._natives: dict[int, pa.Array] = {}
 
     def array(self, column: int) -> pa.Array:
-        """The column as given, in one chunk and of the bound type (or a dictionary of it)."""
+        """Return the column in one chunk and in the bound type (or a dictionary of it)."""
         array = self._arrays.get(column)
         if array is None:
             wanted = self.bound.columns[column]
@@ -103,14 +112,14 @@ class _Run:
                     f"column {'.'.join(wanted.path)!r} has {len(array)} values for {self.num_rows} rows"
                 )
             kind = kind_of(array.type)
-            # Bytes compare whatever their layout; numbers and moments must be in the bound type's ticks.
+            # Bytes compare in any layout; numbers, dates and times must be in the bound type's ticks.
             if kind != wanted.kind and (kind.family, kind.domain) != (wanted.kind.family, Domain.BYTES):
                 array = array.cast(wanted.type)
             self._arrays[column] = array
         return array
 
     def native(self, column: int) -> pa.Array:
-        """Its values, or its dictionary's, in the native type."""
+        """Return its values, or its dictionary's, in the native type."""
         values = self._natives.get(column)
         if values is None:
             array = self.array(column)
@@ -122,7 +131,7 @@ class _Run:
         return bool(pa.types.is_dictionary(self.array(column).type))
 
     def over(self, column: int, test: Callable[[pa.Array], Any]) -> Any:
-        """A test of single values: done once for each entry of a dictionary, not for each row."""
+        """Apply a test of single values, to a dictionary's entries instead of the rows where there is one."""
         values = self.native(column)
         if not self.is_dictionary(column):
             return test(values)
@@ -137,7 +146,7 @@ class _Run:
         return pc.take(result, indices)
 
     def node(self, node: Node) -> Any:
-        """A boolean array, or a scalar that stands for every row."""
+        """Return a boolean array, or a scalar that holds for every row."""
         match node:
             case AllOf():
                 return self.fold(node.operands, pc.and_kleene, dominant=False)
@@ -165,7 +174,7 @@ class _Run:
         raise TypeError(f"{type(node).__name__} is no bound predicate")
 
     def fold(self, operands: tuple[Node, ...], combine: Callable[..., Any], *, dominant: bool) -> Any:
-        """AND or OR, stopping once every row has the value that decides."""
+        """Combine by AND or OR, and stop once every row has the value that decides."""
         result = self.node(operands[0])
         for operand in operands[1:]:
             if _all_are(result, dominant):
@@ -181,8 +190,6 @@ class _Run:
         return pc.is_null(array) if array.null_count else _FALSE
 
     def pair(self, node: Pair) -> pa.BooleanArray:
-        from accel.predicate.compare import compare_arrays
-
         left, right = self.bound.columns[node.left], self.bound.columns[node.right]
         return compare_arrays(
             self.decoded(node.left),
@@ -198,7 +205,7 @@ class _Run:
 
 
 def _found(path: tuple[str, ...], columns: Columns) -> pa.Array:
-    """The array of a path; where only a struct above it is given, its child, null where the struct is."""
+    """Return the array of a path, or the child of a struct above it, null where the struct is."""
     for depth in range(len(path), 0, -1):
         array = columns.get(path[:depth])
         if array is None:
@@ -235,8 +242,6 @@ def _test(values: pa.Array, order: Order, value: bool | float | bytes) -> Any:
 def _among(values: pa.Array, node: Among) -> Any:
     among = node.keys
     if len(among.sorted) > _MANY_KEYS * len(values):
-        from accel.predicate.keys import keys_near
-
         among = keys_near(among, values)
     keys = among.values if among.values.type == values.type else among.values.cast(values.type)
     found = pc.is_in(values, value_set=keys)
@@ -266,3 +271,111 @@ def _matches(values: pa.Array, pattern: Pattern) -> Any:
         else pc.starts_with
     )
     return search(text, pattern=plain, ignore_case=pattern.ignore_case)
+
+
+def matches_like(text: str, pattern: str, *, ignore_case: bool) -> bool:
+    """Return whether one text matches a LIKE pattern, by the rules for columns.
+
+    Raises PredicateError for an invalid pattern.
+    """
+    compiled = compile_pattern(pattern, ignore_case=ignore_case, position=-1)
+    return bool(mask(_matches(pa.array([text.encode()], pa.binary()), compiled))[0])
+
+
+Signs = npt.NDArray[np.int8]
+
+_INT64 = np.iinfo(np.int64)
+
+
+def compare_arrays(
+    left: pa.Array, left_kind: Kind, *, right: pa.Array, right_kind: Kind, order: Order
+) -> pa.BooleanArray:
+    """Compute `left order right` for each row of two native arrays; null where either is null."""
+    if left_kind.domain is Domain.BYTES:
+        if left.type != right.type:
+            left, right = left.cast(pa.large_binary()), right.cast(pa.large_binary())
+        return _KERNELS[order](left, right)
+    valid = validity(left) & validity(right)
+    a, b = integers(left), integers(right)
+    # The values under nulls may be anything, even NaN.
+    a, b = np.where(valid, a, 0).astype(a.dtype), np.where(valid, b, 0).astype(b.dtype)
+    signs = _signs(a, left_kind, b, right_kind)
+    return bools(holds(signs, order), valid)
+
+
+def holds(signs: Signs, order: Order) -> Bools:
+    """Convert the signs -1, 0 and 1 to the truth of an order."""
+    if order is Order.EQ:
+        return np.equal(signs, 0)
+    return np.less(signs, 0) if order is Order.LT else np.less_equal(signs, 0)
+
+
+def _signs(a: npt.NDArray[Any], left: Kind, b: npt.NDArray[Any], right: Kind) -> Signs:
+    """Return -1, 0 or 1 where a is below, equal to or above b."""
+    floats = (left.domain is Domain.FLOAT, right.domain is Domain.FLOAT)
+    if floats == (True, True):
+        nan_a, nan_b = np.isnan(a), np.isnan(b)
+        return np.where(nan_a | nan_b, _cmp(nan_a, nan_b), _cmp(a, b))
+    if floats == (False, True):
+        return _integers_floats(a, left, b)
+    if floats == (True, False):
+        return -_integers_floats(b, right, a)
+    up = left.numerator * right.denominator
+    down = right.numerator * left.denominator
+    shared = math.gcd(up, down)
+    return _cmp(_times(a, up // shared), _times(b, down // shared))
+
+
+def _times(values: npt.NDArray[Any], factor: int) -> npt.NDArray[Any]:
+    """Multiply exactly, with Python ints where int64 may overflow."""
+    if factor == 1 or not len(values):
+        return values
+    if values.dtype != object:
+        largest = max(abs(int(values.min())), abs(int(values.max())))
+        # Check the factor too: a product of 0 fits even where the factor does not.
+        if factor <= _INT64.max and largest * factor <= _INT64.max:
+            return values.astype(np.int64) * factor
+    return np.asarray(values.astype(object) * factor, object)
+
+
+def _cmp(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Signs:
+    if a.dtype != b.dtype and "u" in (a.dtype.kind, b.dtype.kind) and object not in (a.dtype, b.dtype):
+        # A signed and an unsigned 64-bit array have no common numpy integer.
+        if a.dtype.itemsize == 8 and a.dtype.kind == "u":
+            return -_cmp(b, a)
+        if b.dtype == np.uint64:
+            below = np.less(a, 0) if a.dtype.kind != "u" else np.zeros(len(a), bool)
+            signs = _cmp(np.where(below, 0, a).astype(np.uint64), b)
+            return np.where(below, np.int8(-1), signs)
+    above, below = np.greater(a, b).astype(bool), np.less(a, b).astype(bool)
+    difference: Signs = np.subtract(above, below, dtype=np.int8)
+    return difference
+
+
+def _integers_floats(a: npt.NDArray[Any], kind: Kind, b: npt.NDArray[Any]) -> Signs:
+    """Compare integers with floats exactly, without rounding the integers to doubles."""
+    if a.dtype == object or kind.step != (1, 1):
+        return _fractions_floats(a, kind, b)
+    unsigned = a.dtype == np.uint64
+    low, high = (0.0, 2.0**64) if unsigned else (-(2.0**63), 2.0**63)
+    above, below = (b >= high) | np.isnan(b), b < low
+    inside = ~(above | below)
+    whole = np.floor(np.where(inside, b, 0.0))
+    signs = _cmp(
+        a.astype(np.uint64 if unsigned else np.int64), whole.astype(np.uint64 if unsigned else np.int64)
+    )
+    signs = np.where((signs == 0) & inside & (b > whole), np.int8(-1), signs)
+    return np.where(above, np.int8(-1), np.where(below, np.int8(1), signs)).astype(np.int8)
+
+
+def _fractions_floats(a: npt.NDArray[Any], kind: Kind, b: npt.NDArray[Any]) -> Signs:
+    from fractions import Fraction
+
+    out = np.empty(len(a), np.int8)
+    for i, (integer, number) in enumerate(zip(a.tolist(), b.tolist(), strict=True)):
+        if math.isfinite(number):
+            exact, other = Fraction(integer * kind.numerator, kind.denominator), Fraction(number)
+            out[i] = (exact > other) - (exact < other)
+        else:
+            out[i] = 1 if number < 0 else -1
+    return out

@@ -1,4 +1,4 @@
-"""The one immutable tree that every form of `where` becomes.
+"""The immutable expression tree that every form of `where` becomes.
 
 Nodes are frozen dataclasses, compared and hashed by value. Literals are plain Python values:
 None, bool, int, float, str, bytes, decimal.Decimal, datetime.date, datetime.time,
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "MAX_DEPTH",
     "MAX_LIST",
     "And",
     "Column",
@@ -42,8 +43,10 @@ __all__ = [
     "join",
 ]
 
+MAX_DEPTH = 200
+"""Deepest tree, and most parentheses and NOTs that may be open at one place of a text."""
 MAX_LIST = 1000
-"""Longer lists of one type become an Arrow array: they bind, travel and match faster so."""
+"""Most values of a list; longer lists of one type become an Arrow array, which binds, travels and matches faster."""
 
 
 class Op(enum.StrEnum):
@@ -88,25 +91,24 @@ Value: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, or a field of a struct column, as it was named; a schema tells which it is when the tree is bound."""
+    """A column, or a field of a struct column, by name; binding to a schema decides which of the two it is."""
 
     path: tuple[str, ...]
     """The names from the top level down, e.g. `a."b.c"` -> ("a", "b.c")."""
     head: int = 1
-    """The first so many names may, with dots between them, also be one name at the top level: as many as stand at the
-    beginning without quotes."""
+    """The number of leading names that may together, joined by dots, be one top-level name: those without quotes."""
     whole_first: bool = False
-    """Whether the longest such name is meant before a field; in text a field is meant before a name with a dot."""
+    """Whether the longest such name is tried before a field; in predicate text a field is tried first."""
     position: int = field(default=-1, compare=False)
 
     @property
     def name(self) -> str:
-        """What it is called in messages; the names of another path may be the same with dots between them."""
+        """The name for messages; different paths may have the same name."""
         return ".".join(self.path)
 
     @property
     def top_level(self) -> str | None:
-        """The name of the top-level column that is meant wherever there is one of that name; None for what may be a field."""
+        """The name of the top-level column that this must be where the schema has it; None for a possible field."""
         if len(self.path) == 1:
             return self.path[0]
         return self.name if self.whole_first and self.head == len(self.path) else None
@@ -133,7 +135,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class InList:
-    """`column IN (values)`; a null among the values makes a miss null, as SQL has it."""
+    """`column IN (values)`; with a null among the values, other values give null, as in SQL."""
 
     column: Column
     values: tuple[Value, ...]
@@ -142,7 +144,7 @@ class InList:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InArray:
-    """`column IN array` for large key sets: the keys stay an Arrow array (compared by content)."""
+    """`column IN array` for large key sets, as an Arrow array (compared by content)."""
 
     column: Column
     values: pa.Array
@@ -173,7 +175,7 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """TRUE, FALSE or (None) NULL as a predicate."""
+    """TRUE, FALSE or NULL (None) as a predicate."""
 
     value: bool | None
 
@@ -202,7 +204,7 @@ Expr: TypeAlias = Compare | InList | InArray | Like | IsNull | Constant | Not | 
 
 
 def columns_of(expr: Expr) -> Iterator[Column]:
-    """Every column that the tree names, in order of appearance, repeats included."""
+    """Yield every column that the tree names, in order of appearance, with repeats."""
     stack: list[Expr | Operand] = [expr]
     while stack:
         node = stack.pop()
@@ -222,12 +224,12 @@ def columns_of(expr: Expr) -> Iterator[Column]:
 
 
 def column_of(path: Sequence[str], *, head: int = 1, whole_first: bool = False, position: int = -1) -> Column:
-    """The column of these names, in the one form that parser, builder and lists all give it.
+    """Make a column of these names; parser, builder and filter lists all use this.
 
     Raises
     ------
     PredicateError
-        A lone surrogate is in a name.
+        A name has a lone surrogate.
     """
     column = Column(tuple(path), head, whole_first and head > 1, position)
     try:
@@ -240,7 +242,7 @@ def column_of(path: Sequence[str], *, head: int = 1, whole_first: bool = False, 
 
 
 def column_named(name: str) -> Column:
-    """The column of a name that is a value of the caller's, as in `columns=`: a top-level name wins over a path.
+    """Make a column of a name given as a Python value, as in `columns=`: a top-level name wins over a path.
 
     Raises as `column_of` does.
     """
@@ -249,7 +251,7 @@ def column_named(name: str) -> Column:
 
 
 def depth_of(expr: Expr) -> int:
-    """Levels of NOT, AND and OR above the deepest condition, plus one; without recursion."""
+    """Return the levels of NOT, AND and OR above the deepest condition, plus one; without recursion."""
     deepest = 1
     stack: list[tuple[Expr, int]] = [(expr, 1)]
     while stack:
@@ -264,7 +266,7 @@ def depth_of(expr: Expr) -> int:
 
 
 def join(kind: type[And | Or], operands: Sequence[Expr]) -> Expr:
-    """One n-ary node, with the operands of nodes of its own kind taken in; one operand stays alone."""
+    """Return one AND (OR) of the operands, with nested ones of the same kind merged; a single operand is returned itself."""
     if len(operands) == 1:
         return operands[0]
     flat: list[Expr] = []

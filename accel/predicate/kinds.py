@@ -1,4 +1,4 @@
-"""What a column's Arrow type means for comparison: its family, its order, its native values."""
+"""How columns compare by their Arrow types: family, order and native values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TICKS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
 class Family(enum.Enum):
-    """What can be compared with what."""
+    """The families of types; two columns compare when their families have one group."""
 
     BOOLEAN = "boolean"
     INTEGER = "integer"
@@ -37,7 +37,7 @@ class Family(enum.Enum):
 
     @property
     def group(self) -> Family:
-        """Two columns compare when their groups are equal."""
+        """The group of families that compare with each other."""
         return _GROUPS.get(self, self)
 
 
@@ -60,7 +60,7 @@ class Kind:
     family: Family
     domain: Domain
     native: pa.DataType
-    """The type whose kernels compare the values in the family's order."""
+    """The Arrow type whose kernels compare the values in the family's order."""
     numerator: int = 1
     denominator: int = 1
 
@@ -78,7 +78,7 @@ class Kind:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type below extension, dictionary and run-end encoding."""
+    """Return the type below extension, dictionary and run-end encoding."""
     while True:
         if isinstance(kind, pa.BaseExtensionType):
             kind = kind.storage_type
@@ -89,14 +89,14 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def kind_of(kind: pa.DataType) -> Kind:
-    """The comparison that an Arrow type takes part in."""
-    # Extension types that are written in Python have no hash.
+    """Return how values of an Arrow type compare."""
+    # Extension types written in Python are not hashable.
     return _kind_of(plain_type(kind), _extension_name(kind))
 
 
 @functools.lru_cache(maxsize=512)
 def _kind_of(kind: pa.DataType, name: str) -> Kind:
-    """Of a plain type, and of the extension that it is the storage of."""
+    """Return the kind of a plain type that is the storage of the named extension, if any."""
     if name == "arrow.uuid":
         return Kind(Family.UUID, Domain.BYTES, pa.binary())
     if name == "arrow.bool8":
@@ -125,10 +125,10 @@ def _kind_of(kind: pa.DataType, name: str) -> Kind:
 
 
 def reads_alike(kind: Kind, other: Kind) -> bool:
-    """Whether a literal says the same of equal values, be they of one kind or the other."""
+    """Return whether a literal compares the same with equal values of either kind."""
     families = {kind.family, other.family}
     if families == {Family.DURATION}:
-        # A whole number counts the column's own ticks.
+        # A literal counts the column's own ticks.
         return kind.step == other.step
     return len(families) == 1 or Family.NULL in families or families == {Family.INTEGER, Family.DECIMAL}
 
@@ -164,9 +164,9 @@ def _extension_name(kind: pa.DataType) -> str:
 
 
 def native(array: pa.Array) -> pa.Array:
-    """The values in `kind_of(array.type).native`: no copy where the layout is the same.
+    """Return the values in `kind_of(array.type).native`, without a copy where the layout is the same.
 
-    A dictionary is decoded; callers that can work on the dictionary do so first.
+    A dictionary is decoded, so callers that can work on the dictionary do so first.
     """
     kind = kind_of(array.type)
     is_bool8 = _extension_name(array.type) == "arrow.bool8"
@@ -178,14 +178,14 @@ def native(array: pa.Array) -> pa.Array:
     if array.type == to:
         return array
     if is_bool8:
-        # Two steps: int8 casts to bool as "is not zero".
+        # The storage is int8; its cast to bool tests for nonzero.
         return array.cast(to)
     if kind.domain in (Domain.INTEGER, Domain.NONE):
         return relabel(array, to) if kind.domain is Domain.INTEGER else array
-    if (array.type.id, to.id) in _ALIKE:
-        # A cast gives the same buffers, and has pyarrow.compute imported.
+    if (array.type.id, to.id) in _SAME_LAYOUT:
+        # A cast would give the same buffers but import pyarrow.compute.
         return relabel(array, to)
     return array.cast(to)
 
 
-_ALIKE = {(pa.string().id, pa.binary().id), (pa.large_string().id, pa.large_binary().id)}
+_SAME_LAYOUT = {(pa.string().id, pa.binary().id), (pa.large_string().id, pa.large_binary().id)}

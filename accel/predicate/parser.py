@@ -1,16 +1,17 @@
-"""Predicate text to the tree: the dialect of docs/predicates.md.
+"""Parses predicate text: tokens, operands, and the tree of conditions.
 
-No recursion: parentheses are a stack of groups, so that no text can exhaust the interpreter's own.
+The dialect is described in docs/predicates.md. Conditions are parsed without recursion.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import NamedTuple, NoReturn
 
 from accel.errors import PredicateError
-from accel.predicate.cursor import MAX_DEPTH, Cursor
 from accel.predicate.expr import (
+    MAX_DEPTH,
     MAX_LIST,
     And,
     Column,
@@ -30,8 +31,183 @@ from accel.predicate.expr import (
     depth_of,
     join,
 )
+from accel.predicate.literal import TYPE_WORDS, number_from_text, typed_from_text
 
-__all__ = ["MAX_DEPTH", "parse"]
+__all__ = [
+    "OPERATOR_WORDS",
+    "Token",
+    "parse",
+    "tokenize",
+]
+
+MAX_LENGTH = 1 << 24
+"""Longest predicate text, in characters."""
+
+# A name is letters, digits and non-ASCII characters; the negated class compiles fifty times faster. Quantifiers are
+# possessive, so that an unclosed literal does not match as a shorter one.
+_TOKEN = re.compile(
+    r"""[ \t\r\n\f\v]*+(?:
+      (?P<name>[^\x00-@\[-^`{-\x7f][^\x00-\#%-/:-@\[-^`{-\x7f]*+)
+    | (?P<number>(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?)
+    | (?P<text>'[^']*+(?:''[^']*+)*+')
+    | (?P<quoted>"[^"]*+(?:""[^"]*+)*+")
+    | (?P<op><>|<=|>=|<|>|!=|==|=)
+    | (?P<mark>--|/\*|[(),.+-])
+    | (?P<end>\Z)
+    )""",
+    re.VERBOSE,
+)
+_GAP = " \t\r\n\f\v"
+_LETTERS = frozenset("LMN")
+
+_HINTS = {
+    "`": 'names are quoted with double quotes: "a name"',
+    "[": 'a field of a struct is written a.b; a list stands in parentheses, as in IN (1, 2); names are quoted with double quotes: "a name"',
+    "&": "write AND",
+    "|": "write OR",
+    "!": "write NOT, or <> for not equal",
+    "~": "write NOT, or LIKE",
+    ":": "casts and parameters are not supported; write a typed literal such as DATE '2013-01-31'",
+    ";": "one condition, with nothing after it",
+    "%": "neither arithmetic nor parameters are supported; LIKE takes 'a%' in quotes",
+    "*": "arithmetic is not supported",
+    "/": "arithmetic is not supported",
+    "?": "parameters are not supported; build the condition with accel.col",
+    "$": "parameters are not supported; build the condition with accel.col",
+    "@": "parameters are not supported; build the condition with accel.col",
+    "{": "a list stands in parentheses, as in IN (1, 2)",
+}
+
+
+class Token(NamedTuple):
+    """One token of a predicate.
+
+    `kind` is "name", "quoted" (a name in double quotes), "number", "text", "op", "mark" or "end".
+    `value` is its text without quotes. `word` is what the grammar compares: an unquoted name in
+    upper case, the characters of an operator or mark, else empty.
+    """
+
+    kind: str
+    value: str
+    position: int
+    word: str
+
+
+def tokenize(text: str) -> list[Token]:
+    """Split text into tokens, the last of kind "end"; raise `PredicateError` at a character that begins none."""
+    if len(text) > MAX_LENGTH:
+        raise PredicateError(
+            f"the predicate has {len(text):,} characters, more than {MAX_LENGTH:,}",
+            hint="pass long key lists as accel.col(name).isin(array)",
+        )
+    if not text.isascii():
+        _check_encodable(text)
+    out: list[Token] = []
+    match = _TOKEN.match
+    position = 0
+    while True:
+        found = match(text, position)
+        if found is None:
+            raise _fault(text, position)
+        kind = found.lastgroup or ""
+        value = found[kind]
+        position = found.end()
+        start = position - len(value)
+        if kind == "name":
+            if value.isascii():
+                out.append(Token(kind, value, start, value.upper()))
+            else:
+                _check_name(text, value, start)
+                out.append(Token(kind, value, start, ""))
+        elif kind == "op":
+            out.append(Token(kind, value, start, value))
+        elif kind == "text":
+            out.append(Token(kind, value[1:-1].replace("''", "'"), start, ""))
+        elif kind == "number":
+            _check_number_end(text, position)
+            out.append(Token(kind, value, start, ""))
+        elif kind == "mark":
+            if len(value) > 1:
+                raise PredicateError("comments are not supported", text=text, position=start)
+            out.append(Token(kind, value, start, value))
+        elif kind == "quoted":
+            out.append(Token(kind, value[1:-1].replace('""', '"'), start, ""))
+        else:
+            out.append(Token("end", "", start, ""))
+            return out
+
+
+def _check_encodable(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        # Replace each surrogate by "?", so that the text can be printed and positions stay.
+        shown = text.encode("utf-8", "replace").decode()
+        raise PredicateError("a lone surrogate is no character", text=shown, position=error.start) from None
+
+
+def _check_name(text: str, name: str, start: int) -> None:
+    import unicodedata
+
+    for index, char in enumerate(name):
+        category = unicodedata.category(char)
+        if category[0] not in _LETTERS and char not in "_$" and category != "Pc":
+            raise PredicateError(
+                f"unexpected character {char!r} (U+{ord(char):04X})",
+                text=text,
+                position=start + index,
+                hint="write a name with such characters in straight double quotes, text in straight single ones",
+            )
+
+
+def _check_number_end(text: str, end: int) -> None:
+    if end < len(text) and (text[end].isalnum() or text[end] in "_$."):
+        raise PredicateError(f"unexpected {text[end]!r} after a number", text=text, position=end)
+
+
+def _fault(text: str, position: int) -> PredicateError:
+    position = len(text) - len(text[position:].lstrip(_GAP))
+    char = text[position]
+    if char == "'":
+        return PredicateError(
+            "this text is not closed",
+            text=text,
+            position=position,
+            hint="a quote inside text is doubled: 'it''s'",
+        )
+    if char == '"':
+        return PredicateError("this quoted name is not closed", text=text, position=position)
+    return PredicateError(
+        f"unexpected character {char!r}", text=text, position=position, hint=_HINTS.get(char)
+    )
+
+
+OPERATOR_WORDS = frozenset(("AND", "OR", "NOT", "IS", "IN", "BETWEEN", "LIKE", "ILIKE"))
+"""Words that can follow an operand. Where an operand is expected, each may still name a column."""
+
+_AFTER = {
+    **dict.fromkeys(("+", "-"), "arithmetic is not supported; dates and times stand in quotes"),
+    "ESCAPE": "the escape character of LIKE is the backslash, always",
+    "(": "functions are not supported",
+    "LIMIT": "the condition alone stands here: limit= is an argument of its own",
+    "OFFSET": "the condition alone stands here: rows are not skipped",
+    "ORDER": "the condition alone stands here: rows come in file order, and are sorted in what they are read into",
+    **dict.fromkeys(
+        ("GROUP", "HAVING"), "the condition alone stands here: rows are grouped in what they are read into"
+    ),
+    "CONTAINS": "write LIKE '%text%'",
+    **dict.fromkeys(("STARTSWITH", "STARTS_WITH"), "write LIKE 'text%'"),
+    **dict.fromkeys(("ENDSWITH", "ENDS_WITH"), "write LIKE '%text'"),
+    **dict.fromkeys(
+        ("RLIKE", "REGEXP", "SIMILAR", "GLOB", "MATCHES"), "LIKE is the one kind of pattern, of % and _"
+    ),
+    "ISNULL": "write IS NULL",
+    "NOTNULL": "write IS NOT NULL",
+}
+"""Hints by the word that follows a complete condition."""
+
+_CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
+
 
 _OPS = {
     "=": Op.EQ,
@@ -48,7 +224,7 @@ _NEGATABLE = frozenset(("IN", "BETWEEN", "LIKE", "ILIKE"))
 
 @dataclass(slots=True)
 class _Group:
-    """An open parenthesis (or the whole text): the ORs of ANDs met so far, and the NOTs that wait."""
+    """An open parenthesis (or the whole text): its terms so far, and the NOTs before the next term."""
 
     position: int
     alternatives: list[Expr] = field(default_factory=list)
@@ -63,17 +239,17 @@ _AFTER_IS = {
     "IN": "write IN, without IS",
 }
 
-# How a statement begins, and a condition does not, save on a column of that name.
+# The beginning of a statement; a condition begins so only with a column of that name.
 _CLAUSE = r"\s*(?:select|where)\s+[\w\"*]"
 
 
 def parse(text: str) -> Expr:
-    """The tree of a predicate.
+    """Parse a predicate.
 
     Raises
     ------
     PredicateError
-        With the text, and the position of the character where something else was expected.
+        The text does not parse; the error has the text and the position of the unexpected character.
     """
     try:
         return _Parser(text).whole()
@@ -98,15 +274,22 @@ def _as_name(text: str) -> str:
 def _listed(column: Column, values: list[Value], position: int) -> Expr:
     if len(values) <= MAX_LIST:
         return InList(column, tuple(values), position)
-    from accel.predicate.members import list_member
+    from accel.predicate.fold import list_member
 
     return list_member(column, values, position=position)
 
 
-class _Parser(Cursor):
-    __slots__ = ()
+class _Parser:
+    """The tokens of a predicate, the index of the next one, and the grammar."""
 
-    # Conditions, joined by NOT, AND, OR and parentheses.
+    __slots__ = ("_index", "_text", "_tokens")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = tokenize(text)
+        self._index = 0
+
+    # NOT, AND, OR and parentheses.
 
     def whole(self) -> Expr:
         if self._tokens[0].kind == "end":
@@ -133,7 +316,7 @@ class _Parser(Cursor):
             while True:
                 nesting -= group.nots
                 word = self._tokens[self._index].word
-                if word == ")" and len(groups) > 1 and self._is_bare(group):
+                if word == ")" and len(groups) > 1 and self._is_empty(group):
                     closed: Expr | Operand = node  # a parenthesised operand may still be compared
                 else:
                     self._add(group, node)
@@ -153,14 +336,14 @@ class _Parser(Cursor):
             self._index += 1
 
     @staticmethod
-    def _is_bare(group: _Group) -> bool:
+    def _is_empty(group: _Group) -> bool:
         return not (group.nots or group.terms or group.alternatives)
 
     def _at_not(self) -> bool:
         token = self._tokens[self._index]
         if token.word != "NOT":
             return False
-        # `not = 1`, `not)`: the word can only be a column here.
+        # In `not = 1` and `not)` the word can only be a column.
         following = self._tokens[self._index + 1]
         return following.kind not in ("op", "end") and following.word not in (")", ",", ".")
 
@@ -195,7 +378,7 @@ class _Parser(Cursor):
     # One condition.
 
     def _condition(self, left: Expr | Operand) -> Expr | Operand:
-        """What follows an operand makes it a condition; what follows a condition leaves it as it is."""
+        """Read the rest of the condition that begins with an operand; return a whole condition unchanged."""
         if not isinstance(left, Column | Literal):
             return left
         token = self._tokens[self._index]
@@ -263,10 +446,6 @@ class _Parser(Cursor):
         self._index += 1
         if not self._take("("):
             self._fail("( after IN", "a list stands in parentheses, as in IN (1, 2)")
-        if isinstance(left, Column):
-            plain = self._plain_list()
-            if plain is not None:
-                return _listed(left, plain, position)
         is_query = self._tokens[self._index].word == "SELECT"
         members: list[Operand] = []
         while not self._take(")"):
@@ -281,7 +460,7 @@ class _Parser(Cursor):
                 values.append(member.value)
         if isinstance(left, Column) and len(values) == len(members):
             return _listed(left, values, position)
-        # A list that holds columns, or a literal on the left: what IN stands for.
+        # A list with columns, or a literal on the left: expand IN to equalities joined by OR.
         answers = [self._compared(Op.EQ, left, member, position) for member in members]
         if all(isinstance(answer, Constant) for answer in answers):
             found = {answer.value for answer in answers if isinstance(answer, Constant)}
@@ -300,11 +479,11 @@ class _Parser(Cursor):
         self._index += 1
         pattern = self._right()
         if isinstance(pattern, Literal) and pattern.value is None:
-            return self._compared(Op.EQ, left, pattern, position)  # null in any case
+            return self._compared(Op.EQ, left, pattern, position)  # always null
         if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
             hint = _as_text(pattern.name) if isinstance(pattern, Column) else None
             raise self._error("expected a pattern: a text literal", pattern.position, hint)
-        from accel.predicate.fold import check_pattern, like_value
+        from accel.predicate.fold import check_pattern
 
         try:
             check_pattern(pattern.value)
@@ -316,4 +495,156 @@ class _Parser(Cursor):
             return Constant(None)
         if not isinstance(left.value, str):
             raise self._error("LIKE takes text", left.position)
-        return Constant(like_value(left.value, pattern.value, ignore_case=ignore_case))
+        from accel.predicate.evaluate import matches_like
+
+        return Constant(matches_like(left.value, pattern.value, ignore_case=ignore_case))
+
+    # Operands.
+
+    def _take(self, word: str) -> bool:
+        if self._tokens[self._index].word == word:
+            self._index += 1
+            return True
+        return False
+
+    def _right(self) -> Operand:
+        """Read an operand, in parentheses or not."""
+        opened = 0
+        while self._take("("):
+            opened += 1
+            self._check_nesting(opened)
+        operand = self._operand()
+        for _ in range(opened):
+            if not self._take(")"):
+                self._fail(")", self._hint_after())
+        return operand
+
+    def _operand(self) -> Operand:
+        token = self._tokens[self._index]
+        kind, value, position, word = token
+        if kind == "name":
+            return self._named(token)
+        if kind == "text":
+            self._index += 1
+            return Literal(value, position)
+        if kind == "number":
+            self._index += 1
+            return self._number(token, position, negative=False)
+        if kind == "quoted":
+            return self._column()
+        if word in ("-", "+"):
+            self._index += 1
+            number = self._tokens[self._index]
+            if number.kind != "number":
+                self._fail(f"a number after {word}")
+            self._index += 1
+            return self._number(number, position, negative=word == "-")
+        self._fail("a column or a literal", self._hint_operand())
+
+    def _hint_operand(self) -> str | None:
+        """Return a hint for a token that is no operand, by the token before it."""
+        token = self._tokens[self._index]
+        before = self._tokens[self._index - 1] if self._index else token
+        if token.kind == "op" and before.kind == "op":
+            both = before.word + token.word
+            if both == "<=>":
+                return "write IS NOT DISTINCT FROM"
+            return "the operators are = <> < <= > >="
+        if token.word == ")" and before.word == ",":
+            return "a list ends without a comma"
+        return None
+
+    def _named(self, token: Token) -> Operand:
+        following = self._tokens[self._index + 1]
+        word = token.word
+        if word in _CONSTANTS and following.word != ".":
+            self._index += 1
+            return Literal(_CONSTANTS[word], token.position)
+        if following.kind == "text":
+            return self._typed(token, following)
+        if word in OPERATOR_WORDS and self._starts_operand(following):
+            self._fail("a column or a literal", f'a column of this name is written "{token.value}" here')
+        if following.word == "(" and word not in OPERATOR_WORDS:
+            self._index += 1
+            self._fail("an operator", "functions are not supported")
+        return self._column()
+
+    @staticmethod
+    def _starts_operand(token: Token) -> bool:
+        if token.kind == "name":
+            return token.word not in OPERATOR_WORDS
+        return token.kind in ("quoted", "number", "text")
+
+    def _typed(self, token: Token, text: Token) -> Literal:
+        if token.word not in TYPE_WORDS:
+            self._fail(
+                "an operator",
+                f"there is no literal {token.value} '…', only DATE, TIME, TIMESTAMP, DOUBLE and X",
+            )
+        self._index += 2
+        try:
+            return Literal(typed_from_text(token.word, text.value), token.position)
+        except ValueError as error:
+            raise self._error(str(error), text.position) from None
+
+    def _number(self, token: Token, position: int, *, negative: bool) -> Literal:
+        try:
+            value = number_from_text(token.value)
+        except ValueError as error:
+            raise self._error(str(error), token.position) from None
+        if negative:
+            # copy_negate: the minus operator would round to the context's precision.
+            value = -value if isinstance(value, int) else value.copy_negate()
+        return Literal(value, position)
+
+    def _column(self) -> Column:
+        tokens = self._tokens
+        position = tokens[self._index].position
+        path = [tokens[self._index].value]
+        quoted = [tokens[self._index].kind == "quoted"]
+        self._index += 1
+        while self._take("."):
+            token = tokens[self._index]
+            if token.kind not in ("name", "quoted"):
+                self._fail("a name after the dot")
+            path.append(token.value)
+            quoted.append(token.kind == "quoted")
+            self._index += 1
+        head = quoted.index(True) if True in quoted else len(path)
+        return column_of(path, head=max(head, 1), position=position)
+
+    # Errors.
+
+    def _error(self, message: str, position: int, hint: str | None = None) -> PredicateError:
+        return PredicateError(message, text=self._text, position=position, hint=hint)
+
+    def _fail(self, expected: str, hint: str | None = None) -> NoReturn:
+        token = self._tokens[self._index]
+        if token.kind == "end":
+            found = "the end"
+        elif token.kind == "text":
+            found = "text"
+        else:
+            found = token.value if token.kind != "quoted" else f'"{token.value}"'
+            found = f"{found[:37]}..." if len(found) > 40 else found
+        raise self._error(f"expected {expected}, found {found}", token.position, hint)
+
+    def _hint_after(self) -> str | None:
+        token = self._tokens[self._index]
+        if token.kind == "op":
+            return "comparisons do not chain; join them by AND, or use BETWEEN"
+        if token.word in _AFTER:
+            return _AFTER[token.word]
+        if token.word in OPERATOR_WORDS:
+            return f"{token.word} takes a column or a literal on its left"
+        if token.kind in ("name", "quoted", "text"):
+            return (
+                "the operators are = <> < <= > >= IN BETWEEN LIKE ILIKE IS; "
+                "names with other characters than letters, digits and _ need double quotes"
+            )
+        return None
+
+    def _check_nesting(self, nesting: int) -> None:
+        if nesting > MAX_DEPTH:
+            position = self._tokens[self._index].position
+            raise self._error(f"nested deeper than {MAX_DEPTH} levels", position)

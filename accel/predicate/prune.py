@@ -1,25 +1,30 @@
-"""What bounds and counts prove of a predicate, unit by unit, vectorised.
+"""Pruning: which outcomes of a predicate the bounds of its columns leave possible, for many units at once.
 
-Only the claims of `Bounds` are used. What is not claimed may be: a value anywhere, a null, a NaN (which
-is above every number, so an upper bound does not bound it).
+A unit is a file, a row group, a page or a range of rows. Whatever its bounds and counts do not rule out may
+occur: any value, a null, a NaN (which is above every number, so an upper bound does not bound it).
 """
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from accel.format.domain import Bounds
+from accel.arrays import integers, mask
+from accel.format.domain import Bounds, Domain
 from accel.predicate.atoms import (
     Against,
     AllOf,
     Among,
     AnyOf,
     Bound,
+    BoundColumn,
     Fixed,
     IsTrue,
     Matches,
@@ -31,17 +36,89 @@ from accel.predicate.atoms import (
     Pattern,
     Truth,
 )
-from accel.predicate.claims import Claims, alike, claims_of, where_both, where_flagged
-from accel.predicate.evidence import Evidence
+from accel.predicate.kinds import kind_of, native
 
 if TYPE_CHECKING:
     from accel.arrays import Bools
 
-__all__ = ["Witness", "prune"]
+__all__ = [
+    "Evidence",
+    "IndexEvidence",
+    "Verdict",
+    "constant_bounds",
+    "prune",
+    "range_bounds",
+]
 
 Values: TypeAlias = npt.NDArray[Any]
-Witness: TypeAlias = Callable[[Node], Evidence | None]
-"""What indexes know of a part of the tree, by unit; None where they cannot say."""
+
+
+class Verdict(enum.IntEnum):
+    """The result of pruning for one unit."""
+
+    NONE = 0
+    """No row can make the predicate true: drop the unit."""
+    SOME = 1
+    """Some rows may, others may not: the exact filter decides."""
+    ALL = 2
+    """Every row makes it true: no filter column is needed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """Which outcomes of a three-valued predicate are possible in each unit.
+
+    Closed under NOT (swap true and false), AND and OR. All three set means unknown.
+    """
+
+    may_true: Bools
+    may_false: Bools
+    may_null: Bools
+
+    @classmethod
+    def unknown(cls, n: int) -> Evidence:
+        """Return evidence that rules out nothing, for `n` units."""
+        return cls(np.ones(n, bool), np.ones(n, bool), np.ones(n, bool))
+
+    def __len__(self) -> int:
+        return len(self.may_true)
+
+    def part(self, begin: int, end: int) -> Evidence:
+        """Return the evidence of a half-open range of the units."""
+        return Evidence(self.may_true[begin:end], self.may_false[begin:end], self.may_null[begin:end])
+
+    def meet(self, other: Evidence) -> Evidence:
+        """Combine two pieces of evidence about one predicate: what both leave possible."""
+        return Evidence(
+            self.may_true & other.may_true, self.may_false & other.may_false, self.may_null & other.may_null
+        )
+
+    def __invert__(self) -> Evidence:
+        return Evidence(self.may_false, self.may_true, self.may_null)
+
+    def __and__(self, other: Evidence) -> Evidence:
+        # Per-row outcomes of the two sides are not known to be independent: allow every combination.
+        return Evidence(
+            self.may_true & other.may_true,
+            self.may_false | other.may_false,
+            (self.may_null & (other.may_null | other.may_true)) | (other.may_null & self.may_true),
+        )
+
+    def __or__(self, other: Evidence) -> Evidence:
+        return Evidence(
+            self.may_true | other.may_true,
+            self.may_false & other.may_false,
+            (self.may_null & (other.may_null | other.may_false)) | (other.may_null & self.may_false),
+        )
+
+    def verdicts(self) -> npt.NDArray[np.int8]:
+        """Return one `Verdict` for each unit."""
+        surely = self.may_true & ~(self.may_false | self.may_null)
+        return self.may_true.astype(np.int8) + surely  # 0, 1 and 2 are NONE, SOME and ALL
+
+
+IndexEvidence: TypeAlias = Callable[[Node], Evidence | None]
+"""Returns what indexes prove of a part of the tree, for each unit; None where they cannot answer."""
 
 
 def prune(
@@ -49,39 +126,43 @@ def prune(
     bounds: Mapping[tuple[str, ...], Bounds],
     n: int,
     *,
-    witness: Witness | None = None,
+    index_evidence: IndexEvidence | None = None,
 ) -> Evidence:
-    """Which outcomes the predicate may have in each of n units.
+    """Return the outcomes that the predicate may have in each of n units.
 
     Parameters
     ----------
     bound : Bound
         The predicate.
     bounds : Mapping of tuple of str to Bounds
-        By column path, each of n units and in the ticks of the column's bound type; a column that is
-        missing is unknown.
+        The bounds of each column by path, for n units and in the ticks of the column's bound type; a
+        missing column has no bounds.
     n : int
         Units.
-    witness : callable, optional
-        Asked for every part of the tree; what it rules out is ruled out besides what bounds do. Where the
-        two leave no outcome at all, one of them is wrong, and the bounds alone are believed.
+    index_evidence : callable, optional
+        Called for every part of the tree; what it rules out is ruled out in addition to what the bounds
+        rule out. Where the two together leave no outcome, one of them is wrong, and only the bounds count.
 
     Raises
     ------
     ValueError
-        Bounds that are not of n units.
+        Bounds have another number of units.
     """
     for path, claims in bounds.items():
         if len(claims) != n:
             raise ValueError(f"bounds of {'.'.join(path)!r} have {len(claims)} units, not {n}")
-    return _Units(bound, bounds, n, witness).node(bound.root)
+    return _Units(bound, bounds, n, index_evidence).node(bound.root)
 
 
 class _Units:
     def __init__(
-        self, bound: Bound, bounds: Mapping[tuple[str, ...], Bounds], n: int, witness: Witness | None
+        self,
+        bound: Bound,
+        bounds: Mapping[tuple[str, ...], Bounds],
+        n: int,
+        index_evidence: IndexEvidence | None,
     ) -> None:
-        self.witness = witness
+        self.index_evidence = index_evidence
         self.bound = bound
         self.bounds = bounds
         self.n = n
@@ -96,10 +177,10 @@ class _Units:
 
     def node(self, node: Node) -> Evidence:
         claimed = self.combined(node)
-        known = None if self.witness is None else self.witness(node)
-        if known is None:
+        indexed = None if self.index_evidence is None else self.index_evidence(node)
+        if indexed is None:
             return claimed
-        both = claimed.meet(known)
+        both = claimed.meet(indexed)
         nothing = ~(both.may_true | both.may_false | both.may_null)
         return Evidence(
             np.where(nothing, claimed.may_true, both.may_true),
@@ -164,7 +245,7 @@ def _test(claims: Claims, order: Order, value: bool | float | bytes) -> Evidence
         return claims.evidence(claims.nan, claims.plain)
     point: Any = value
     if isinstance(value, bool) or not isinstance(value, int):
-        # Wrapped, or numpy would strip the trailing zeros of bytes and round large integers.
+        # As an array, because numpy scalars strip the trailing zeros of bytes and round large integers.
         point = np.array([value], object if isinstance(value, bytes) else None)
     return _test_point(claims, order, point)
 
@@ -182,7 +263,7 @@ def _test_point(claims: Claims, order: Order, point: Any) -> Evidence:
 
 def _among(claims: Claims, node: Among) -> Evidence:
     keys = node.keys.sorted
-    # The keys that stand in [lower, upper] are a run of the sorted keys.
+    # The keys within [lower, upper] are consecutive in the sorted keys.
     low, high = claims.has_lower, claims.has_upper
     if claims.bounded:
         inside = _search(keys, claims.upper, "right") - _search(keys, claims.lower, "left")
@@ -218,7 +299,7 @@ def _matches(claims: Claims, pattern: Pattern) -> Evidence:
     may_false = claims.plain
     prefix = pattern.prefix
     if prefix is not None:
-        # All between two values that start with the prefix start with it.
+        # All values between two that start with the prefix start with it too.
         starts = where_flagged(claims.has_lower, claims.lower, test=lambda low: _starting(low, prefix))
         ends = where_flagged(claims.has_upper, claims.upper, test=lambda high: _starting(high, prefix))
         may_false = may_false & ~(starts & ends)
@@ -246,10 +327,222 @@ def _pair(a: Claims, b: Claims, order: Order) -> Evidence:
 
 
 def _search(keys: Values, points: Values, side: Any) -> Values:
-    keys, points = alike(keys, points)
+    keys, points = same_dtype(keys, points)
     found: Values = keys.searchsorted(points, side)
     return found
 
 
 def _starting(values: Values, prefix: bytes) -> Bools:
     return np.fromiter((value.startswith(prefix) for value in values), bool, len(values))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Claims:
+    """What may occur in each unit of one column, by its bounds and counts."""
+
+    domain: Domain
+    """The domain in which the predicate compares the column."""
+    lower: Values
+    upper: Values
+    has_lower: Bools
+    has_upper: Bools
+    null: Bools
+    """A null may occur."""
+    plain: Bools
+    """A value that is neither null nor NaN may occur."""
+    nan: Bools
+    bounded: bool = False
+    """Every unit has both bounds."""
+
+    @property
+    def value(self) -> Bools:
+        return self.plain | self.nan
+
+    def below(self, test: Callable[[Values], Any]) -> Bools:
+        """Where the lower bound passes, or is unknown."""
+        return self._may(self.has_lower, self.lower, test)
+
+    def above(self, test: Callable[[Values], Any]) -> Bools:
+        """Where the upper bound passes, or is unknown."""
+        return self._may(self.has_upper, self.upper, test)
+
+    def single(self, point: Any) -> Bools:
+        """Where both bounds are this value."""
+        if self.bounded:
+            return np.asarray((self.lower == point) & (self.upper == point), bool)
+        same = where_flagged(self.has_lower, self.lower, test=lambda low: low == point)
+        return same & where_flagged(self.has_upper, self.upper, test=lambda high: high == point)
+
+    def _may(self, has_bound: Bools, bounds: Values, test: Callable[[Values], Any]) -> Bools:
+        passes = (
+            np.asarray(test(bounds), bool)
+            if self.bounded
+            else ~has_bound | where_flagged(has_bound, bounds, test=test)
+        )
+        return self.plain & passes
+
+    def evidence(self, may_true: Bools, may_false: Bools) -> Evidence:
+        return Evidence(may_true, may_false, self.null)
+
+
+def claims_of(column: BoundColumn, given: Bounds | None, *, n: int) -> Claims:
+    """Return what bounds claim of a column in each of n units; None are no bounds."""
+    domain = column.kind.domain
+    float_column = domain is Domain.FLOAT
+    if given is None:
+        everything, nothing = np.ones(n, bool), np.zeros(n, bool)
+        void = np.zeros(n, np.int64)
+        nan = everything if float_column else nothing
+        return Claims(domain, void, void, nothing, nothing, everything, everything, nan)
+    nulls, total, nans = given.null_count, given.num_values, given.nan_count
+    null = nulls != 0
+    value = (nulls != total) | (nulls < 0)
+    if float_column and bool(nans.any()):
+        nan, plain = value & (nans != 0), value
+        counted = nans >= 0
+        if bool(counted.any()):
+            consistent = (nulls >= 0) & (total >= 0) & (nulls <= total)
+            plain = value & ~(consistent & counted & (nans == total - nulls))
+    else:
+        nan, plain = np.zeros(n, bool), value
+    has_lower, has_upper = given.has_lower, given.has_upper
+    if given.domain is not domain:
+        has_lower = has_upper = np.zeros(n, bool)
+    both = has_lower & has_upper
+    bounded = bool(both.all())
+    crossed = where_both(both, given.lower, given.upper, np.greater)
+    if bool(crossed.any()):
+        # Bounds that contradict themselves claim nothing.
+        has_lower, has_upper, bounded = has_lower & ~crossed, has_upper & ~crossed, False
+    return Claims(domain, given.lower, given.upper, has_lower, has_upper, null, plain, nan, bounded)
+
+
+def where_flagged(flags: Bools, values: Values, *, test: Callable[[Values], Any]) -> Bools:
+    """Apply the test where flagged; other values are not read and give False."""
+    if bool(flags.all()):
+        return np.asarray(test(values), bool)
+    out = np.zeros(len(flags), bool)
+    if bool(flags.any()):
+        out[flags] = np.asarray(test(values[flags]), bool)
+    return out
+
+
+def where_both(flags: Bools, a: Values, b: Values, test: Callable[[Values, Values], Any]) -> Bools:
+    """Apply a test of two arrays where flagged, else False."""
+    if bool(flags.all()):
+        return np.asarray(test(*same_dtype(a, b)), bool)
+    out = np.zeros(len(flags), bool)
+    if bool(flags.any()):
+        left, right = same_dtype(a[flags], b[flags])
+        out[flags] = np.asarray(test(left, right), bool)
+    return out
+
+
+def same_dtype(a: Values, b: Values) -> tuple[Values, Values]:
+    """Return both arrays in a type that compares exactly: numpy would compare int64 with uint64 as doubles."""
+    return (a, b) if a.dtype == b.dtype else (a.astype(object), b.astype(object))
+
+
+def constant_bounds(scalar: pa.Scalar, num_values: npt.NDArray[np.int64]) -> Bounds:
+    """Return the exact bounds of units that hold a single value, as partition columns and missing columns do.
+
+    Parameters
+    ----------
+    scalar : pyarrow.Scalar
+        The value, of the column's type; null for a column of nulls.
+    num_values : array of int64
+        Rows of each unit.
+    """
+    kind = kind_of(scalar.type)
+    n = len(num_values)
+    none = np.zeros(n, np.int64)
+    if not scalar.is_valid:
+        void = np.zeros(n, _DTYPES[kind.domain])
+        absent = np.zeros(n, bool)
+        return Bounds(kind.domain, void, void, absent, absent, num_values, num_values, none)
+    while isinstance(scalar, pa.DictionaryScalar | pa.ExtensionScalar | pa.RunEndEncodedScalar):
+        scalar = scalar.value
+    plain = native(pa.repeat(scalar, 1))
+    has = np.full(n, kind.domain is not Domain.NONE)
+    nans = none
+    lower = upper = np.zeros(n, _DTYPES[kind.domain])
+    if kind.domain is Domain.BYTES:
+        lower = np.empty(n, object)
+        lower[:] = [plain[0].as_py()] * n
+        upper = lower
+    elif kind.domain is Domain.BOOLEAN:
+        lower = upper = np.full(n, bool(mask(plain)[0]))
+    elif kind.domain is not Domain.NONE:
+        value = integers(plain)[0]
+        if kind.domain is Domain.INTEGER:
+            wide = np.uint64 if isinstance(value, np.unsignedinteger) else np.int64
+            lower = upper = np.full(n, value, object if isinstance(value, int) else wide)
+        elif math.isnan(value):
+            has, nans = np.zeros(n, bool), num_values
+        else:
+            zero = value == 0
+            lower = np.full(n, -0.0 if zero else value, np.float64)
+            upper = np.full(n, 0.0 if zero else value, np.float64)
+    return Bounds(kind.domain, lower, upper, has, has, num_values, none, nans)
+
+
+_DTYPES = {
+    Domain.INTEGER: np.int64,
+    Domain.FLOAT: np.float64,
+    Domain.BYTES: object,
+    Domain.BOOLEAN: bool,
+    Domain.NONE: np.int64,
+}
+
+
+def range_bounds(
+    lower: pa.Scalar | None,
+    upper: pa.Scalar | None,
+    *,
+    kind: pa.DataType,
+    num_values: int,
+    null_count: int | None,
+    nan_count: int | None,
+) -> Bounds:
+    """Return the bounds of one unit whose values lie between two scalars, as a catalog or table gives them.
+
+    Parameters
+    ----------
+    lower, upper : pyarrow.Scalar or None
+        Inclusive bounds; None, null, NaN and a value that does not fit the column's type are no bound.
+    kind : pyarrow.DataType
+        The column's type.
+    num_values : int
+        Values of the unit, nulls included; -1 where unknown.
+    null_count, nan_count : int or None
+        None where unknown.
+    """
+    counts = np.array([num_values], np.int64)
+    domain = kind_of(kind).domain
+    low, high = _one_bound(lower, kind, counts), _one_bound(upper, kind, counts)
+    if domain is not Domain.FLOAT:
+        nans = np.zeros(1, np.int64)
+    else:
+        nans = np.array([-1 if nan_count is None else nan_count], np.int64)
+    void = np.zeros(1, _DTYPES[domain])
+    return Bounds(
+        domain,
+        void if low is None else low.lower,
+        void if high is None else high.upper,
+        np.array([low is not None]),
+        np.array([high is not None]),
+        counts,
+        np.array([-1 if null_count is None else null_count], np.int64),
+        nans,
+    )
+
+
+def _one_bound(scalar: pa.Scalar | None, kind: pa.DataType, counts: npt.NDArray[np.int64]) -> Bounds | None:
+    if scalar is None or not scalar.is_valid:
+        return None
+    try:
+        exact = scalar if scalar.type.equals(kind) else scalar.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    found = constant_bounds(exact, counts)
+    return found if bool(found.has_lower[0]) else None

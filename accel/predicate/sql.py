@@ -1,4 +1,4 @@
-"""The tree back to text: what errors, explain and logs show, and what parses to the same tree."""
+"""Renders a predicate as text, for errors, explain and logs; the text parses to the same tree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from itertools import islice
 from typing import Any
 
 from accel.errors import PredicateError
-from accel.predicate.cursor import OPERATOR_WORDS
 from accel.predicate.expr import (
     And,
     Column,
@@ -28,32 +27,31 @@ from accel.predicate.expr import (
     Ticks,
     Value,
 )
-from accel.predicate.literal import literal_value
-from accel.predicate.literal_text import TYPE_WORDS
-from accel.predicate.moments import text_from_moment
+from accel.predicate.literal import TYPE_WORDS, literal_value, text_from_moment
+from accel.predicate.parser import OPERATOR_WORDS
 
 __all__ = ["literal_sql", "name_sql", "to_sql"]
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
-# Never read wrongly when quoted, so whatever looks like a word of the dialect is.
+# Every word of the dialect is quoted as a name; a quoted name is always read correctly.
 _WORDS = OPERATOR_WORDS | TYPE_WORDS | {"NULL", "TRUE", "FALSE", "DISTINCT", "FROM"}
 
 
 def to_sql(expr: Expr, *, max_values: int | None = None) -> str:
-    """The predicate as text.
+    """Render a predicate as text.
 
     Parameters
     ----------
     expr : Expr
     max_values : int, optional
-        Show at most so many values of each IN list; what is cut does not parse.
+        The most values to show of each IN list; a shortened text does not parse.
 
     Returns
     -------
     str
-        Text that `parse` turns into an equal tree, if nothing was cut and the tree is as the parser
-        makes it: no AND directly within an AND, nor OR within OR, no comparison of two literals,
-        and lists for arrays, whose keys have literals.
+        Text that `parse` turns into an equal tree, if nothing was shortened and the tree is as the parser
+        makes it: no AND directly within an AND, no OR within an OR, no comparison of two literals, and
+        lists of literals instead of arrays.
     """
     out: list[str] = []
     stack: list[Expr | str] = [expr]
@@ -105,7 +103,7 @@ def _condition(node: Expr, negation: str, max_values: int | None) -> str:
 
 
 def _key(scalar: Any) -> str:
-    """A key of an Arrow array: as a literal, or (outside the years 0001 to 9999, durations) its ticks and type."""
+    """Render a key of an Arrow array as a literal, or (years outside 0001 to 9999, durations) as its ticks and type."""
     try:
         return literal_sql(literal_value(scalar))
     except PredicateError:
@@ -124,11 +122,11 @@ def _operand(operand: Operand) -> str:
 
 
 def name_sql(column: Column) -> str:
-    """The column's name, quoted where it must be: a name without quotes may be part of one with a dot in it."""
+    """Render a column's name, quoted where needed: an unquoted name may be part of a name with a dot in it."""
     names = [name if _is_plain(name) else _quoted(name) for name in column.path]
     at = column.head
     if at < len(names) and names[at] == column.path[at]:
-        # One of the two beside the first dot that is only a path's.
+        # Quote one of the names beside the first dot that can only separate a path.
         at = 0 if at == 1 else at
         names[at] = _quoted(column.path[at])
     return ".".join(names)
@@ -144,7 +142,7 @@ def _quoted(name: str) -> str:
 
 
 def literal_sql(value: Value) -> str:
-    """A literal in the dialect, exact."""
+    """Render a literal exactly."""
     match value:
         case None:
             return "NULL"

@@ -13,23 +13,22 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 
-from accel.cache.cache import Cache, file_key
-from accel.cache.disk_entry import recorded
-from accel.cache.freshness import HeldFiles
+from accel.cache.cache import Cache, CacheKey, Entry, file_key
+from accel.cache.freshness import MetadataFreshness, recorded
 from accel.decode.arrow import arrow_schema, holds_instants, shared_schema
 from accel.errors import AccelError, ObjectChangedError
 from accel.metrics import Metrics
 from accel.options import Int96Unit, Options
 from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
-from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.planning.opening import LEAST_TAIL, first_tail_bytes, open_file
+from accel.planning.read_request import ReadRequest, Steps, Tail, TailRequest
 from accel.ranges import Kind, ObjectId, ReadKey, Stash
 from accel.reader.shared_pages import cache_dictionary, cached_dictionary, dictionary_key
 from accel.store.client import Client
 from accel.store.fetch import same_etag
 from accel.store.location import LOCAL_ROOT
-from accel.store.slices import breathe
+from accel.store.tasks import breathe
 
 __all__ = [
     "Opener",
@@ -38,11 +37,11 @@ __all__ = [
 ]
 
 _ENOUGH: Final = 16
-"""Files that have to show what those of a scan take before the next are asked for no more."""
+"""Files of a scan after which the first read of the next is cut down to what these needed."""
 _LEAST_LEAN: Final = 4 << 10
 """Bytes; a shorter answer is no sooner here."""
 _WHOLE: Final = 32 << 10
-"""Bytes of a file that comes whole in any case: its data needs no other request then, in this scan and those after it."""
+"""Bytes of a file that is read whole in any case: its data then needs no other request, in this scan and later ones."""
 _ABREAST: Final = 8 << 20
 """Bytes that the first reads of all files that are opened at the same time may bring by the rule."""
 
@@ -72,7 +71,7 @@ class TailHints:
         self._cache = cache
         self._options = options
         self._worth: dict[str, int] = {}
-        """By store, once for the scan: to ask what is known of the network takes longer than all else here."""
+        """By store, looked up once for the scan: asking the network model takes longer than everything else here."""
         self._met: dict[str, _Met] = {}
         """By store."""
 
@@ -88,7 +87,7 @@ class TailHints:
         return min(usual, lean if size > _WHOLE else max(_WHOLE, lean))
 
     def _usual(self, client: Client, file: FileEntry) -> int:
-        """The same by what is known before the scan."""
+        """The length by what was learned before the scan."""
         learned, given = self._cache.get(_key(client, file)), self._options.tail_hint
         if isinstance(learned, int):
             return max(learned, given or 0)
@@ -102,7 +101,7 @@ class TailHints:
         return first_tail_bytes(file.size, worth)
 
     def learn(self, client: Client, file: FileEntry, handle: FileHandle, known: int) -> None:
-        """Note what a file took, of whose end `known` bytes were read first."""
+        """Note how many bytes of its end a file needed, of which `known` were read first."""
         size = handle.id.size
         met = self._met.get(client.token)
         if met is None:
@@ -131,8 +130,9 @@ class TailHints:
             self._cache.put(key, took, 256)
 
 
-def _key(client: Client, file: FileEntry) -> tuple[str, str, str]:
-    return "hint", client.token, file.path.partition("?")[0].rpartition("/")[0]
+def _key(client: Client, file: FileEntry) -> CacheKey:
+    folder = file.path.partition("?")[0].rpartition("/")[0]
+    return CacheKey(client.token, folder, None, Entry.TAIL_HINT)
 
 
 T = TypeVar("T")
@@ -141,7 +141,7 @@ _TAILS_SHARE = 4
 
 
 class Tails(enum.Enum):
-    """What becomes of the data at the end of files that the first read brings along with their footers."""
+    """What becomes of data that the first read of a file brings along with the footer."""
 
     DROP = "drop"
     """Tasks go elsewhere, or stay: a plan of many files would hold many tails."""
@@ -163,7 +163,7 @@ class Opener:
     ) -> None:
         self._client_for = client_for
         self._cache = cache
-        self.held = HeldFiles(cache, metrics)
+        self.freshness = MetadataFreshness(cache, metrics)
         """What is cached of files."""
         self._hints = TailHints(cache, options)
         self._opening = 0
@@ -176,7 +176,7 @@ class Opener:
             {} if tails is Tails.SERVE else None
         )
         self._dropped: dict[tuple[str, str], tuple[ObjectId, int]] = {}
-        """Where the tails start that are not kept for tasks."""
+        """Where the tails start that no task reads from."""
 
     async def open(self, file: FileEntry) -> tuple[FileHandle, int]:
         """The handle of a file's current version, and the round trips it took.
@@ -190,11 +190,11 @@ class Opener:
         while True:
             handle = self._cache.get(key)
             if isinstance(handle, FileHandle):
-                confirmed = await self.held.confirm(client, handle, file, now)
+                confirmed = await self.freshness.confirm(client, handle, file, now)
                 if confirmed is not None:
                     self.metrics.add("metadata_hits")
                     return handle, confirmed
-                self.held.forget(client, file.path)
+                self.freshness.forget(client, file.path)
             trips: list[int] = []
 
             async def load(trips: list[int] = trips) -> tuple[FileHandle, int]:
@@ -212,13 +212,13 @@ class Opener:
                 return handle, trips[0]
             # One who waited for another's load, begun before, may have to ask whether it still holds: a listing may
             # have shown a newer version since.
-            if self.held.vouched(client, handle, file=file, now=now):
+            if self.freshness.is_usable(client, handle, file=file, now=now):
                 self.metrics.add("metadata_misses")
                 return handle, 1
 
     def schema_of(self, handle: FileHandle) -> pa.Schema:
         """The Arrow schema that this scan reads a file with."""
-        kin = handle.kin
+        kin = handle.shared
         if self.int96_unit == Int96Unit.NS or not holds_instants(kin.schema):
             return handle.arrow_schema
         return arrow_schema(kin.schema, kin.key_value, int96_unit=self.int96_unit)
@@ -227,7 +227,9 @@ class Opener:
         """The cached handle of a file that may be used at `now` (monotonic clock) without asking its store."""
         client = self._client_for(file.root)
         handle = self._cache.get(file_key(client.token, file.path))
-        if not isinstance(handle, FileHandle) or not self.held.vouched(client, handle, file=file, now=now):
+        if not isinstance(handle, FileHandle) or not self.freshness.is_usable(
+            client, handle, file=file, now=now
+        ):
             return None
         return handle
 
@@ -244,8 +246,8 @@ class Opener:
             self._cache.put(key, handle, handle.nbytes)
 
     def stands(self, client: Client, handle: FileHandle, *, moment: float) -> bool:
-        """Whether a cached handle was of the current version at a moment, as far as `HeldFiles.stands` tells."""
-        return self.held.stands(client, handle, moment)
+        """Whether a cached handle was of the current version at a moment, as far as `MetadataFreshness.stands` tells."""
+        return self.freshness.was_current(client, handle, moment)
 
     # -- one by one ------------------------------------------------------------------------------
 
@@ -253,7 +255,7 @@ class Opener:
         hint = self._hints.of(client, file)
         steps = partial(self.steps, file, hint)
         seen: list[Stash | Tail] = []
-        recalled = await self.held.recall(client, file, steps())
+        recalled = await self.freshness.load(client, file, steps())
         if recalled is not None:
             handle, trips = recalled
             self.metrics.add("metadata_hits")
@@ -270,7 +272,7 @@ class Opener:
             finally:
                 self._opening -= 1
             handle.checked_at = started
-            await self.held.keep(client, handle, seen)
+            await self.freshness.store(client, handle, seen)
             self.metrics.add("metadata_misses")
         self._hints.learn(client, file, handle, hint)
         return handle, trips
@@ -294,12 +296,12 @@ class Opener:
         trips = 0
         try:
             need = next(steps)
-            if isinstance(need, NeedTail):
+            if isinstance(need, TailRequest):
                 tail = await self._read_tail(client, path, need.length, pin)
                 self._keep_tail(client, path, tail, self._opening)
                 trips = 1 if pin is not None or client.suffixes else 2  # its size was asked for first
                 pin = ObjectId(path, tail.size, tail.etag)
-                # Footers that come at once are not parsed in one go.
+                # Footers that arrive together are parsed with pauses between them.
                 await breathe()
                 need = steps.send(tail)
             done, more = await self._answer_all(steps, need, client, path, pin)
@@ -310,7 +312,7 @@ class Opener:
     async def drive_on(
         self,
         steps: Steps[T],
-        need: Need | NeedTail,
+        need: ReadRequest | TailRequest,
         *,
         client: Client,
         path: str,
@@ -324,16 +326,16 @@ class Opener:
     async def _answer_all(
         self,
         steps: Steps[T],
-        need: Need | NeedTail,
+        need: ReadRequest | TailRequest,
         client: Client,
         path: str,
         pin: ObjectId | None,
         seen: list[Stash | Tail] | None = None,
     ) -> tuple[T, int]:
-        """Answer all that steps still need; what they were given is added to `seen`."""
+        """Answer all that steps still need; the answers are added to `seen`."""
         trips = 0
         while True:
-            if isinstance(need, NeedTail):
+            if isinstance(need, TailRequest):
                 raise TypeError("the tail comes first")
             answer, sent = await self._answer(client, path, need, pin)
             trips += sent
@@ -353,7 +355,7 @@ class Opener:
     # -- many at a time (`openings`) -------------------------------------------------------------
 
     def begin(self, file: FileEntry) -> tuple[Client, asyncio.Future[FileHandle | None]] | None:
-        """Announce that a file is going to be opened, where nothing is known of it and nobody does it already.
+        """Announce that a file is going to be opened, unless it is cached or being opened already.
 
         Whoever else wants it meanwhile waits for the future: its handle, or None where they have to see to it.
         """
@@ -361,30 +363,24 @@ class Opener:
         key = file_key(client.token, file.path)
         if self._cache.get(key) is not None:
             return None
-        flight = self._cache.flights.lead(key)
+        flight = self._cache.single_flight.lead(key)
         return None if flight is None else (client, flight)
 
-    def end(
-        self,
-        client: Client,
-        file: FileEntry,
-        flight: asyncio.Future[FileHandle | None],
-        handle: FileHandle | None,
-    ) -> None:
-        """What `begin` announced has come to a handle, or is for others to see to."""
-        self._cache.flights.land(file_key(client.token, file.path), flight, value=handle)
+    def end(self, flight: asyncio.Future[FileHandle | None], handle: FileHandle | None) -> None:
+        """End what `begin` announced: with a handle, or with None where others have to open the file."""
+        self._cache.single_flight.land(flight, value=handle)
 
     def keeps(self, client: Client) -> bool:
-        """Whether there is a disk that metadata of a store's files is kept on."""
+        """Whether metadata of a store's files is cached on disk."""
         return self._cache.disk_for(client.token) is not None
 
     async def recall(self, client: Client, file: FileEntry) -> tuple[FileHandle, int] | None:
         """The handle of a file whose metadata is on disk and may be used, and the round trips to know that."""
-        return await self.held.recall(client, file, self.steps(file, self._hints.of(client, file)))
+        return await self.freshness.load(client, file, self.steps(file, self._hints.of(client, file)))
 
     async def keep(self, client: Client, handle: FileHandle, seen: list[Stash | Tail]) -> None:
-        """Put on disk, if there is one, what a file was opened by."""
-        await self.held.keep(client, handle, seen)
+        """Write the bytes that a file was opened by to the disk cache, if there is one."""
+        await self.freshness.store(client, handle, seen)
 
     async def fetch_tail(self, client: Client, file: FileEntry, *, hint: int) -> Tail:
         """The end of a file, as far as the hint goes."""
@@ -399,7 +395,7 @@ class Opener:
         self._cache.put(file_key(client.token, file.path), handle, handle.nbytes)
 
     def keep_tail(self, client: Client, file: FileEntry, tail: Stash | Tail, *, among: int) -> None:
-        """Have a task read from what came with a file's footer, where there is room for that of so many files."""
+        """Let tasks read from the tail that came with a file's footer, where memory allows that for so many files."""
         if isinstance(tail, Tail):
             self._keep_tail(client, file.path, tail, among)
 
@@ -407,7 +403,9 @@ class Opener:
         """An error that says which file it is of, as the user knows it."""
         return error.of(file.url) if isinstance(error, AccelError) else error
 
-    async def _answer(self, client: Client, path: str, need: Need, pin: ObjectId | None) -> tuple[Stash, int]:
+    async def _answer(
+        self, client: Client, path: str, need: ReadRequest, pin: ObjectId | None
+    ) -> tuple[Stash, int]:
         """The wanted bytes, dictionary pages from the cache where they were met before; and round trips."""
         cached: dict[ReadKey, memoryview] = {}
         keys: dict[ReadKey, tuple[object, ...]] = {}
@@ -443,13 +441,13 @@ class Opener:
         return found[1:] if found is not None and found[0] == handle.id else None
 
     def dropped_from(self, client: Client, file: ObjectId) -> int | None:
-        """Where what the first read of a version brought along starts, if it was read here and is not kept."""
+        """Where the tail of a version starts that was read here and that no task reads from; None where there is none."""
         found = self._dropped.get((client.token, file.path))
         return found[1] if found is not None and found[0] == file else None
 
     def forget(self, root: str, path: str) -> None:
         """Drop what is cached of a file that turned out to have changed."""
-        self.held.forget(self._client_for(root), path)
+        self.freshness.forget(self._client_for(root), path)
 
 
 def _listed(client: Client, file: FileEntry) -> ObjectId | None:

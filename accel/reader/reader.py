@@ -1,11 +1,10 @@
 """Open files and run pieces of tasks: the one place where plan, I/O and decode meet.
 
-Everything here runs on the private I/O loop (`store.runtime`).
+Everything here runs on the private I/O loop (`store.io_loop`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,26 +13,23 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from accel.cache.cache import Cache, file_key
+from accel.coalesce import Merging, RequestShape
 from accel.decode.codecs import is_uncompressed
 from accel.decode.pool import DecodePiece, DecodePool, DecodeStack, MatchPiece
 from accel.errors import AccelError, IndexFormatError
 from accel.format.model import SchemaElement
 from accel.metrics import Metrics
 from accel.options import Options, Phases
-from accel.planning.coalesce import Merging, RequestShape
 from accel.planning.file_entry import FileEntry
-from accel.planning.filing import FilePlan, plan_file
+from accel.planning.file_planner import FilePlan, plan_file
 from accel.planning.handle import FileHandle
-from accel.planning.need import OnBadIndex, Steps
 from accel.planning.query import Question
-from accel.planning.seen import Seen
+from accel.planning.read_request import OnBadIndex, Steps
 from accel.planning.selection import RowSelection
-from accel.planning.shares import LEAST_LATE_BYTES, late_bytes
-from accel.planning.task import ScanTask
-from accel.planning.task_files import describe_file
+from accel.planning.task import ScanTask, describe_file
+from accel.planning.two_phase import LEAST_LATE_BYTES, ObservedSelectivity, late_bytes
 from accel.reader.opener import Opener, Tails
 from accel.reader.task_reads import PieceRead, TaskReads
-from accel.reader.unpacking import unpacking_of
 from accel.store.client import Client
 from accel.store.location import LOCAL_ROOT
 
@@ -47,7 +43,7 @@ T = TypeVar("T")
 
 # Pieces of local files that are under way beyond those that are being decoded.
 _LOCAL_AHEAD = 2
-# Bytes in doubt; about fewer no index is asked: what it says has to be parsed, too.
+# Bytes in doubt; for fewer no index is read, as its answer has to be parsed too.
 _LEAST_PROBED = 1 << 20
 # Bytes of all wanted chunks of a file; fewer are read whole: to learn which of their pages are wanted takes longer.
 _WHOLE_BYTES = 8 << 10
@@ -90,9 +86,9 @@ class Reader:
         self.options = options
         self.metrics = metrics
         self.num_files = 1
-        """Of the scan, which wait for their indexes at the same time."""
+        """Files of the scan: they wait for their indexes at the same time."""
         self._learns = learns
-        self.seen = Seen()
+        self.seen = ObservedSelectivity()
         # Versions that were current by then, give or take the cache's `max_age`, stand for the whole run.
         self._started = time.monotonic()
         self._shapes: dict[str, RequestShape] = {}
@@ -132,7 +128,8 @@ class Reader:
         return max(_LEAST_PROBED, self._client_for(root).network.trip_bytes // max(1, self.num_files))
 
     def came_along_from(self, task: ScanTask) -> int | None:
-        """Where what came with the footer of a task's file starts, and is not kept for the task; None where nothing is known."""
+        """Where the bytes start that came with the footer of a task's file, and that the task does not read from; None where there
+        are none."""
         return self._opener.dropped_from(self._client_for(task.file.root), task.file.id)
 
     async def plan(
@@ -177,7 +174,7 @@ class Reader:
         except AccelError as error:
             raise error.of(file.url) from error.__cause__
         finally:
-            # Also by what it came to before it failed, or was cancelled.
+            # Planning that failed or was cancelled may have read indexes as well.
             if handle.has_grown(read=trips > 0):
                 self._cache.reweigh(file_key(client.token, file.path), handle, handle.weigh())
         return plan, trips
@@ -229,10 +226,12 @@ class Reader:
         # Another scan may have found out meanwhile.
         if not handle.distrusted:
             handle.distrusted = True
-            handle.offset_indexes.clear()
-            handle.column_indexes.clear()
-            handle.page_bounds.clear()
-            handle.remembered = None
+            handle.view.offset_indexes.clear()
+            handle.view.column_indexes.clear()
+            handle.view.page_bounds.clear()
+            if handle.remembered is not None:
+                handle.remembered.forget()
+                handle.remembered = None
             contradicted = IndexFormatError("the page index contradicts the pages", path=file.url)
             handle.passed_over = handle.passed_over or contradicted
             self.metrics.warn(f"{contradicted}, and is not used")
@@ -263,16 +262,16 @@ class Reader:
         )
 
     def merging(self, task: ScanTask, forecast: Forecast | None, *, abreast: int) -> Merging:
-        """How the ranges of a task become requests: by what was known of the network when this run first asked."""
+        """How the ranges of a task become requests, by the network as it was measured when this run began."""
         shape = self._shapes.get(task.file.root)
         if shape is None:
             shape = self._shapes[task.file.root] = self._client_for(task.file.root).shape()
-        # In two phases it is the first that comes in long ranges.
+        # In two phases, the first one has the long ranges.
         nbytes = task.nbytes if forecast is None else forecast.first_bytes
         return shape.merging(nbytes * abreast, reads=abreast)
 
     def forecast(self, task: ScanTask, *, abreast: int) -> Forecast | None:
-        """What reading a task in two phases is expected to come to; None where it is read in one."""
+        """The forecast for reading a task in two phases; None where it is read in one."""
         if self.options.phases == Phases.ONE:
             return None
         late = late_bytes(task)
@@ -294,7 +293,7 @@ class Reader:
     async def decode(
         self, task: ScanTask, read: PieceRead, *, found: list[RowSelection] | None = None
     ) -> list[pa.RecordBatch]:
-        """Decode and filter what was fetched: inline when it is little, else in a thread.
+        """Decode and filter fetched pages: on the I/O loop where they are few, else in a thread.
 
         `found` is given the rows that match, where they are few.
         """
@@ -313,18 +312,6 @@ class Reader:
         batches = call() if self._is_little(read) else await self._pool.run(call)
         self._count_left(left)
         return batches
-
-    async def unpack(self, read: PieceRead) -> PieceRead:
-        """What was fetched of a piece, with pages decompressed where it is little and others wait for this loop too.
-
-        Awaited before `decode`, of a piece that is all that is read of its file: those of a file would come apart, and
-        what is wrong with one be seen after rows of another have gone out.
-        """
-        if not self._is_little(read):
-            return read
-        waiting = unpacking_of(asyncio.get_running_loop())
-        leaves = await waiting.before(read.piece, read.leaves, pool=self._pool)
-        return PieceRead(read.piece, leaves, read.round_trips)
 
     async def decode_stack(self, layers: Sequence[Layer]) -> list[pa.RecordBatch] | None:
         """Decode and filter small pieces of one file together; None where that has to be done one by one."""

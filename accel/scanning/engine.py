@@ -23,9 +23,9 @@ from accel.scanning.file_source import FileSource
 from accel.scanning.resolved_source import MetadataAnswers, ResolvedSource
 from accel.scanning.run import Run, RunHandle, converted_schema
 from accel.scanning.spec import ScanSpec, is_planned, is_stream, refuse_beside_a_plan
-from accel.store import runtime
+from accel.store import io_loop
 from accel.store.client import Client
-from accel.store.faults import foremost
+from accel.store.request_errors import foremost
 
 if TYPE_CHECKING:
     from accel.planning.plan import Plan
@@ -155,12 +155,12 @@ class Engine:
             raise TypeError(f"the iterator gives a {type(batch).__name__}, not record batches{hint}")
         if batch.num_rows == 0:
             return None
-        from accel.planning.task_schema import are_tasks
+        from accel.planning.task_arrow import are_tasks
 
         names = set(batch.schema.names)
         source: Any
         if are_tasks(names):
-            from accel.planning.wire import decode_tasks
+            from accel.planning.task_arrow import decode_tasks
 
             refuse_beside_a_plan(
                 where=spec.where,
@@ -375,22 +375,22 @@ class ScanRuns:
     def end(self, running: RunHandle) -> None:
         """End a run, if it has not ended by itself."""
         if not running.ended:
-            runtime.run_to_end(running.close)
+            io_loop.run_to_end(running.close)
 
     async def end_async(self, running: RunHandle) -> None:
         """`end`, awaited."""
         if not running.ended:
-            await runtime.bridge_to_end(running.close)
+            await io_loop.bridge_to_end(running.close)
 
     def end_all(self) -> None:
         """End all runs, and wait for those that are being ended."""
         for run in list(self._under_way):
-            runtime.run_to_end(run.close)
+            io_loop.run_to_end(run.close)
 
     async def end_all_async(self) -> None:
         """`end_all`, awaited."""
         for run in list(self._under_way):
-            await runtime.bridge_to_end(run.close)
+            await io_loop.bridge_to_end(run.close)
 
     def limit(self, limit: int | None = None) -> int | None:
         """The lesser of this limit and the scan's own."""
@@ -403,7 +403,7 @@ class ScanRuns:
         # A stream is the caller's own iterator: it is pulled on the caller's thread, never on the I/O loop.
         tables: list[pa.Table] = []
         for part in self._engine.parts():
-            tables.append(runtime.run(self._collect(part, _left(limit, tables))))
+            tables.append(io_loop.run(self._collect(part, _left(limit, tables))))
             if _left(limit, tables) == 0:
                 break
         return _one_table(tables)
@@ -412,7 +412,7 @@ class ScanRuns:
         """`table`, awaited."""
         tables: list[pa.Table] = []
         for part in self._engine.parts():
-            tables.append(await runtime.bridge(self._collect(part, _left(limit, tables))))
+            tables.append(await io_loop.bridge(self._collect(part, _left(limit, tables))))
             if _left(limit, tables) == 0:
                 break
         return _one_table(tables)

@@ -27,10 +27,8 @@ from accel.reader.piece_reads import Neighbours, filter_piece, finish_piece, joi
 from accel.reader.task_reads import TaskReads
 from accel.scanning.file_jobs import FileJob
 from accel.scanning.run_limits import RunLimits
-from accel.store.cancels import UnaskedTold
-from accel.store.faults import foremost
-from accel.store.groups import Group
-from accel.store.slices import breathe
+from accel.store.request_errors import foremost
+from accel.store.tasks import CancellationGuard, Group, breathe
 
 __all__ = ["BatchQueue", "FileRun", "PieceQueue", "ReadyBatch"]
 
@@ -135,7 +133,7 @@ class FileRun:
     async def execute(self) -> None:
         """Read the file. An error is put in the queue, to be raised in its turn."""
         try:
-            with UnaskedTold():  # a task group does not notice a task that ends by a cancellation
+            with CancellationGuard():  # a task group does not notice a task that ends by a cancellation
                 await self._read()
         except Exception as error:  # noqa: BLE001 - raised when its turn comes
             self._fail(error)
@@ -222,7 +220,7 @@ class FileRun:
         """Return what a read returns, or its error, to be raised in its turn. The error is raised at once where the file
         is going to be read over again."""
         try:
-            with UnaskedTold():
+            with CancellationGuard():
                 return await read()
         except Exception as error:
             self._failing = True
@@ -273,8 +271,7 @@ class FileRun:
             await self._start_whole(group, task, queue, abreast=abreast)
         else:
             reads = self._limits.reader.reads(task, abreast=abreast)
-            alone = abreast == 1
-            await self._start_pieces(group, task, reads, queue, depth=self._depth, alone=alone)
+            await self._start_pieces(group, task, reads, queue, depth=self._depth)
 
     async def _start_pieces(
         self,
@@ -285,13 +282,11 @@ class FileRun:
         *,
         depth: int,
         within: Priority = (),
-        alone: bool = False,
     ) -> set[asyncio.Task[Any]]:
         """Start the pieces of a task as they are admitted. The set that is returned empties as they end."""
         limits = self._limits
         pieces = cut_task(task, size=limits.size, two_phases=reads.two_phases)
         reads.expect(pieces)
-        alone = alone and len(pieces) == 1 and limits.rows_wanted() is None
         # A task that has ended refers to the batches that it read, so none may stay in this set.
         reading: set[asyncio.Task[Any]] = set()
         for number, piece in enumerate(pieces):
@@ -309,7 +304,7 @@ class FileRun:
                 order = await self._enter(task, reads.held_bytes(piece), limits.part(piece.weight), place)
                 if self._failing:
                     break
-                read = partial(limits.read_piece, task, reads, piece, depth=depth, order=order, lone=alone)
+                read = partial(limits.read_piece, task, reads, piece, depth=depth, order=order)
                 queue.put((order, begun := group.create_task(self._caught(read))))
             _track(begun, reading)
         return reading

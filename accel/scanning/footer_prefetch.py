@@ -20,18 +20,17 @@ from typing import Any, Final, Generic, TypeVar
 from accel.decode.arrow import shared_schema
 from accel.errors import AccelError, refuse_unforeseen
 from accel.format.footer import FooterBytes, parse_footer
-from accel.format.footers import Alike, learn_alike, read_alike
+from accel.format.footer_batch import FooterTemplate, find_template, parse_footers
 from accel.format.model import FileMetadata, ParquetSchema
 from accel.format.packed import PackedMetadata
 from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
-from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.planning.opening import LEAST_TAIL, footer_in
+from accel.planning.read_request import ReadRequest, Steps, Tail, TailRequest
 from accel.ranges import Stash
 from accel.reader.opener import Opener
-from accel.store.cancels import cancelled_within
 from accel.store.client import Client
-from accel.store.slices import breathe
+from accel.store.tasks import breathe, foreign_cancellation
 
 __all__ = [
     "BatchWorker",
@@ -203,7 +202,9 @@ class FooterPrefetcher:
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Have an unexpected error of a task raised in the turn of every file that it may have left waiting."""
         self._tasks.discard(task)
-        error = task.exception() if not task.cancelled() else None if self._closing else cancelled_within()
+        error = (
+            task.exception() if not task.cancelled() else None if self._closing else foreign_cancellation()
+        )
         if isinstance(error, Exception):
             self._arrived.waiting.clear()
             self._unpruned.waiting.clear()
@@ -297,7 +298,11 @@ class FooterPrefetcher:
         await self._conclude(opened)
 
     async def _finish(
-        self, prefetched: PrefetchedFile, tail: Tail, steps: Steps[FileHandle], need: Need | NeedTail
+        self,
+        prefetched: PrefetchedFile,
+        tail: Tail,
+        steps: Steps[FileHandle],
+        need: ReadRequest | TailRequest,
     ) -> None:
         """Request what the tail lacks of a longer footer."""
         try:
@@ -328,7 +333,7 @@ class FooterPrefetcher:
                 raise TypeError("a file that is not open cannot be cached")
             opener.adopt(prefetched.client, prefetched.file, handle=prefetched.handle, hint=prefetched.hint)
             # Pruning may wait for the question, which may wait for this file.
-            opener.end(prefetched.client, prefetched.file, prefetched.flight, prefetched.handle)
+            opener.end(prefetched.flight, prefetched.handle)
             recalled += not prefetched.seen
         opener.metrics.add("metadata_hits", recalled)
         opener.metrics.add("metadata_misses", len(opened) - recalled)
@@ -361,7 +366,7 @@ class FooterPrefetcher:
         prefetched.done = True
         prefetched.seen = []
         self._open.discard(prefetched)
-        self._opener.end(prefetched.client, prefetched.file, prefetched.flight, prefetched.handle)
+        self._opener.end(prefetched.flight, prefetched.handle)
         if self._progress is not None:
             if not self._progress.done():
                 self._progress.set_result(None)
@@ -476,7 +481,7 @@ class FooterBatchParser:
     """Parses the footers of one scan that arrive at about the same time together, where they are laid out alike.
 
     A footer of a few column chunks takes an interpreter longer than its request; thirty at once take little longer than
-    three (`format.footers`).
+    three (`format.footer_batch`).
 
     Parameters
     ----------
@@ -486,7 +491,7 @@ class FooterBatchParser:
 
     def __init__(self, shared: Callable[[ParquetSchema], ParquetSchema]) -> None:
         self._shared = shared
-        self._templates: deque[Alike] = deque(maxlen=_TEMPLATES)
+        self._templates: deque[FooterTemplate] = deque(maxlen=_TEMPLATES)
         self._failed_templates = 0
 
     def parse(self, tails: Sequence[Tail]) -> list[FileMetadata | PackedMetadata | None]:
@@ -533,16 +538,16 @@ class FooterBatchParser:
             return waiting
         metadata = replace(metadata, schema=self._shared(metadata.schema))
         found[place] = metadata
-        kind = learn_alike(metadata)
+        kind = find_template(metadata)
         if kind is not None:
             self._templates.appendleft(kind)
         return rest
 
 
-def _read_alike(kind: Alike, footers: Sequence[FooterBytes]) -> list[PackedMetadata] | None:
+def _read_alike(kind: FooterTemplate, footers: Sequence[FooterBytes]) -> list[PackedMetadata] | None:
     try:
         with refuse_unforeseen("footer"):
-            return read_alike(kind, footers)
+            return parse_footers(kind, footers)
     except AccelError:
         # Parsed one by one, the footer that is damaged is named by its file.
         return None

@@ -14,7 +14,7 @@ import pyarrow as pa
 from accel.errors import ObjectChangedError
 from accel.scanning.engine import Engine, ScanRuns
 from accel.scanning.run import RunHandle
-from accel.store import runtime
+from accel.store import io_loop
 
 __all__ = ["AwaitedBatches", "BlockingBatches", "FixedSchemaBatches"]
 
@@ -64,7 +64,7 @@ class BlockingBatches(_Position, Iterator[pa.RecordBatch]):
         self._enter()
         try:
             while (running := self._next_run()) is not None:
-                batch = runtime.run(running.take())
+                batch = io_loop.run(running.take())
                 if batch is not None:
                     self._count(batch)
                     return batch
@@ -130,7 +130,7 @@ class AwaitedBatches(_Position, AsyncIterator[pa.RecordBatch]):
         self._enter()
         try:
             while (running := self._next_run()) is not None:
-                batch = await runtime.bridge(running.take())
+                batch = await io_loop.bridge(running.take())
                 if batch is not None:
                     self._count(batch)
                     return batch

@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from accel.errors import AccelError, ObjectChangedError, SchemaMismatchError
 from accel.planning.file_entry import FileBlock, FileEntry, FileFacts, match_selection
-from accel.planning.filing import FilePlan
+from accel.planning.file_planner import FilePlan
 from accel.planning.handle import FileHandle
-from accel.planning.paths import PathValues
+from accel.planning.partition_pruning import PartitionValues
 from accel.planning.projection import settle_schemas
 from accel.planning.query import Question
 from accel.planning.selection import RowSelection
@@ -35,7 +35,7 @@ from accel.store.fetch import same_etag
 from accel.store.threads import WORK
 
 if TYPE_CHECKING:
-    from accel.predicate.bind import KnownKeys
+    from accel.predicate.bind import KeyCache
 
 __all__ = ["MetadataAnswers", "ResolvedSource"]
 
@@ -129,7 +129,7 @@ class ResolvedSource:
         self._outdated: set[str] = set()
         """URLs of files that changed meanwhile: what their source knows of them counts no more."""
         self._selection: dict[str, dict[int, RowSelection]] | None = None
-        self.paths = PathValues(spec.where, _NO_COLUMNS)
+        self.paths = PartitionValues(spec.where, _NO_COLUMNS)
 
     # -- stage 1: list ---------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class ResolvedSource:
 
     async def _find(self) -> FileBlock:
         several = False
-        self.reader.opener.held.note_listing(time.monotonic())
+        self.reader.opener.freshness.note_listing(time.monotonic())
         try:
             self._blocks = self._source.blocks(self._request())
             block = await anext(self._blocks)
@@ -183,7 +183,7 @@ class ResolvedSource:
         if self.spec.selection is not None:
             self._selection = match_selection(self.spec.selection, block.files)
         if len(block.partition_schema) and self._first_block is None:
-            self.paths = PathValues(self.spec.where, block.partition_schema)
+            self.paths = PartitionValues(self.spec.where, block.partition_schema)
         return block
 
     def _prefetch(self, files: Iterable[FileEntry]) -> None:
@@ -213,7 +213,7 @@ class ResolvedSource:
             first_names=self.first_names,
         )
         try:
-            other.reader.opener.held.doubt()
+            other.reader.opener.freshness.assume_current()
             other._first_block = other._take(replace(expected, round_trips=0, more=False))
         except (AccelError, ValueError):
             # A selection may name files that were not there: those that are there now decide.
@@ -222,7 +222,7 @@ class ResolvedSource:
 
     async def confirm(self, expected: FileBlock) -> FileBlock | None:
         """Ask the store whether the source still is what `speculate` took it for: see `FileSource.confirm`."""
-        self.reader.opener.held.note_listing(time.monotonic())
+        self.reader.opener.freshness.note_listing(time.monotonic())
         return await self._source.confirm(self._request(), expected)
 
     # -- the question ----------------------------------------------------------------------------
@@ -273,21 +273,21 @@ class ResolvedSource:
         if last:
             schema = pa.schema([*schema, *last])
         bound = None
-        keys: KnownKeys = {}
+        keys: KeyCache = {}
         try:
             alone = spec.schema is None and self._is_single(block) and not spec.by_position
             folded = self.answers is not None
             data_set, output = settle_schemas(schema, spec.columns, alone=alone, folded=folded)
             embedded: dict[tuple[str, ...], str] = {}
             if spec.embedded:
-                from accel.predicate.resolve import resolve_named
+                from accel.predicate.bind import resolve_named
 
                 embedded = {resolve_named(name, data_set).path: kind for name, kind in spec.embedded.items()}
             if spec.where is not None:
                 from accel.predicate.bind import bind, binds_long
 
                 # Refuses what no file could answer before any is read.
-                work = partial(bind, spec.where, data_set, known=keys)
+                work = partial(bind, spec.where, data_set, key_cache=keys)
                 bound = await WORK.run(work) if binds_long(spec.where) else work()
         except AccelError as error:
             url = block.files[0].url
@@ -414,7 +414,7 @@ class ResolvedSource:
         if opened is not None and opened.error is not None:
             raise opened.error
         block = await self.first_block()
-        if self.paths.seem_to_exclude(file) and self.paths.exclude(file, await self.question()):
+        if self.paths.exclude_as_listed(file) and self.paths.exclude(file, await self.question()):
             plan = FilePlan()
             self.count(plan, 1)
             return plan, block.round_trips
@@ -500,15 +500,15 @@ class ListingSpeculation:
 
     async def holds(self) -> bool:
         """Whether the source still holds the files that were expected."""
-        freshness = self.source.reader.opener.held
+        freshness = self.source.reader.opener.freshness
         block = await self._asking.confirm(self._expected)
         facts = None if block is None else block.files[0].facts
         current = None if facts is None else facts.handle
         # A single file is confirmed by its handle: the pass may have used another one by now.
-        if block is None or any(current is not None and used is not current for used in freshness.doubted):
+        if block is None or any(current is not None and used is not current for used in freshness.assumed):
             if self.source.answers is not None:
                 self.source.answers.begin_again()
             return False
-        freshness.bear_out(self._moment)
+        freshness.confirm_assumed(self._moment)
         self.source.reader.metrics.deepest(block.round_trips)
         return True

@@ -27,10 +27,9 @@ from accel.reader.reader import Reader
 from accel.scanning.file_jobs import FileJob, FileJobs
 from accel.scanning.file_run import BatchQueue, FileRun, ReadyBatch
 from accel.scanning.run_limits import RunLimits
-from accel.store import runtime
-from accel.store.calls import begin, see
-from accel.store.cancels import UnaskedTold, closed_early
-from accel.store.faults import foremost
+from accel.store import io_loop
+from accel.store.request_errors import foremost
+from accel.store.tasks import CancellationGuard, begin, closed_early, see
 
 if TYPE_CHECKING:
     from accel.planning.query import Question
@@ -119,7 +118,7 @@ class _Pass:
 
     async def _main(self) -> None:
         try:
-            with UnaskedTold():
+            with CancellationGuard():
                 self._jobs = await self.source.jobs()
             async with aclosing(self._jobs) as jobs:
                 await self._read_files(jobs)
@@ -313,7 +312,7 @@ class Run:
         """See that the pass that was begun is the right one, or begin the one that is."""
         begun = self._pass
         try:
-            with UnaskedTold():
+            with CancellationGuard():
                 holds = await speculation.holds()
         except BaseExceptionGroup as failures:
             failure = foremost(failures)
@@ -399,7 +398,7 @@ class RunHandle:
         if main is None or main.done():
             self._under_way.discard(self._run)
         elif not self.ended:
-            runtime.start_to_end(partial(_stop, self._run, self._under_way), main.get_loop())
+            io_loop.start_to_end(partial(_stop, self._run, self._under_way), main.get_loop())
 
 
 async def _stop(run: Run, under_way: set[Run]) -> None:

@@ -81,11 +81,10 @@ class RunLimits:
         *,
         depth: int,
         order: Priority,
-        lone: bool = False,
     ) -> list[pa.RecordBatch]:
-        """Fetch and decode one piece, after `depth` round trips. `lone`: see `piece_reads.read_piece`."""
+        """Fetch and decode one piece, after `depth` round trips."""
         permit = self.decode_permits.at((1, order))
-        batches, trips = await read_piece(self.reader, task, reads, piece, permit=permit, lone=lone)
+        batches, trips = await read_piece(self.reader, task, reads, piece, permit=permit)
         self.has_read(depth + trips)
         return batches
 

@@ -14,10 +14,10 @@ from accel.metrics import Metrics
 from accel.scanning.engine import NO_COLUMNS, Engine, ScanRuns
 from accel.scanning.iterating import AwaitedBatches, BlockingBatches, FixedSchemaBatches
 from accel.scanning.spec import check_count
-from accel.store import runtime
+from accel.store import io_loop
 
 if TYPE_CHECKING:
-    from accel.planning.explain import Explain
+    from accel.planning.plan import Explain
     from accel.scanning.aggregating import Aggregation
 
 __all__ = ["Scan"]
@@ -54,14 +54,14 @@ class Scan:
         """
         if self._schema is None:
             sample = self._engine.sample()
-            self._schema = NO_COLUMNS if sample is None else runtime.run(sample.schema(Metrics()))
+            self._schema = NO_COLUMNS if sample is None else io_loop.run(sample.schema(Metrics()))
         return self._schema
 
     async def schema_async(self) -> pa.Schema:
         """`schema`, awaited."""
         if self._schema is None:
             sample = self._engine.sample()
-            self._schema = NO_COLUMNS if sample is None else await runtime.bridge(sample.schema(Metrics()))
+            self._schema = NO_COLUMNS if sample is None else await io_loop.bridge(sample.schema(Metrics()))
         return self._schema
 
     @property
@@ -194,7 +194,7 @@ class Scan:
         """
         aggregation = self._aggregation(aggregates)
         for part in self._engine.parts():
-            runtime.run(self._runs.fold(part, aggregation))
+            io_loop.run(self._runs.fold(part, aggregation))
             if aggregation.rows == self._runs.limit():
                 break
         return aggregation.result()
@@ -203,7 +203,7 @@ class Scan:
         """`aggregate`, awaited."""
         aggregation = self._aggregation(aggregates)
         for part in self._engine.parts():
-            await runtime.bridge(self._runs.fold(part, aggregation))
+            await io_loop.bridge(self._runs.fold(part, aggregation))
             if aggregation.rows == self._runs.limit():
                 break
         return aggregation.result()
@@ -230,11 +230,11 @@ class Scan:
         ObjectNotFoundError, ObjectChangedError, StoreError, ParquetFormatError, MemoryLimitError
             As `to_batches` does; the last only with `analyze`.
         """
-        return runtime.run(self._explain(analyze, aggregates))
+        return io_loop.run(self._explain(analyze, aggregates))
 
     async def explain_async(self, *, analyze: bool = False, aggregates: Asked | None = None) -> Explain:
         """`explain`, awaited."""
-        return await runtime.bridge(self._explain(analyze, aggregates))
+        return await io_loop.bridge(self._explain(analyze, aggregates))
 
     async def _explain(self, analyze: bool, aggregates: Asked | None) -> Explain:
         if self._engine.stream:

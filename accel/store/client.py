@@ -1,43 +1,48 @@
-"""All reads of one store: merged, gated, retried, pinned and counted."""
+"""All reads of one store, merged, gated, retried, pinned and counted; and the process's registry of clients."""
 
 from __future__ import annotations
 
 import dataclasses
+import operator
+import os
+import threading
+import weakref
 from collections.abc import Sequence
-from contextlib import nullcontext
-from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from cachetools import LRUCache
+
+from accel.coalesce import Fetch, Merging, RequestShape, assemble, joined_bytes
 from accel.errors import (
+    AccelError,
     ObjectChangedError,
     ParquetFormatError,
     StoreError,
+    forget_frames,
 )
 from accel.metrics import Metrics
 from accel.options import MIB, Options
-from accel.planning.coalesce import Fetch, Merging, RequestShape, assemble, joined_bytes
 from accel.ranges import ByteRange, Kind, ObjectId, Stash, Suffix, Want
-from accel.store.faults import SuffixUnsupportedError, foremost
-from accel.store.fetch import Fetcher, Pin, same_etag
-from accel.store.gate import Gate
-from accel.store.groups import Group
-from accel.store.hedge import Hedge
-from accel.store.location import LOCAL_ROOT
-from accel.store.naming import Naming
+from accel.store import io_loop
+from accel.store.fetch import Fetcher, Gate, Pin, Retry, open_file_limit, same_etag
+from accel.store.identity import ByIdentity, StorageOptions, credentials_token
+from accel.store.location import Location, parse_url
 from accel.store.network import Network, network_to
 from accel.store.range_store import Header, ObjectEntry, PageSeen, Payload, RangeStore
-from accel.store.retry import Retry
+from accel.store.request_errors import ErrorContext, SuffixUnsupportedError, foremost
+from accel.store.storage_options import build_store
+from accel.store.tasks import Group
 from accel.store.threads import WORK
 
 if TYPE_CHECKING:
     from accel.store.listing import Cuts, Listings
-    from accel.store.pool import Pool
 
-__all__ = ["Client"]
+__all__ = ["Client", "Connector", "client_for"]
 
 
 class Client:
-    """What the reader reads through. Its methods are awaited on one event loop: the I/O loop.
+    """All reads of one store: merged, gated, retried, pinned and counted. Used on the I/O loop.
 
     Parameters
     ----------
@@ -50,7 +55,7 @@ class Client:
     retry : Retry, optional
         In place of the one that `options` describe; tests bring a clock of their own.
     network, cuts : Network, Cuts, optional
-        What has been learned of the store, and of its listings, by another client.
+        What another client has learned of the store, and of its listings.
     """
 
     def __init__(
@@ -69,32 +74,24 @@ class Client:
         self.token = token
         self.options = options
         self._retry = Retry.of(options) if retry is None else retry
-        self.gate = Gate(options.max_requests_in_flight, max_bytes=options.memory_limit)
-        local = root == LOCAL_ROOT
+        # Each request may need a connection of its own, which is an open file.
+        most = min(options.max_requests_in_flight, max(1, open_file_limit() // 2))
+        self.gate = Gate(most, max_bytes=options.memory_limit)
         self.network = network_to(root, options) if network is None else network
-        """What has been learned of the way to the store."""
+        """Latency and bandwidth, as measured."""
         self._fetcher = Fetcher(
             store,
             gate=self.gate,
             retry=self._retry,
             network=self.network,
-            hedge=Hedge(
-                self.network,
-                self.gate,
-                share=0.0 if local else options.hedge_share,
-                factor=options.hedge_factor,
-                floor=options.hedge_floor,
-            ),
             allow_unpinned=options.allow_unpinned,
         )
         self._cuts = cuts
-        # The ranges that one read wants of a local file are asked for in one call.
-        self._pooled = not local
-        # A store that is known to have none need not say so first.
+        # A store that is known to lack them is not asked first.
         self.suffixes = bool(getattr(store, "suffixes", True))
         warning = getattr(store, "warning", None)
         self.warning = warning if isinstance(warning, str) else None
-        """What whoever made the store should know."""
+        """What the maker of the store should know."""
 
     def __repr__(self) -> str:
         return f"Client({self.root!r})"
@@ -105,14 +102,8 @@ class Client:
 
         return Listings(self.store, gate=self.gate, retry=self._retry, cuts=self._cuts)
 
-    @cached_property
-    def _pool(self) -> Pool:
-        from accel.store.pool import Pool
-
-        return Pool(self.gate)
-
     def shape(self) -> RequestShape:
-        """What requests should look like: as the options say, else as the network is known to be now."""
+        """Return what requests should look like: as the options say, else by what was measured of the network."""
         gap, network = self.options.max_gap_bytes, self.network
         return RequestShape(
             gap_bytes=network.gap_bytes if gap is None else gap,
@@ -131,14 +122,14 @@ class Client:
         metrics: Metrics,
         merging: Merging | None = None,
     ) -> Stash:
-        """Bring all wanted ranges of one object at once, each exactly.
+        """Return all wanted ranges of one object, fetched at once, each exactly.
 
         Parameters
         ----------
         path : str
         wants : sequence of Want
         pin : ObjectId or None
-            The version that they must be of. None: they only have to be of one and the same.
+            The version that they must be of. None: they only have to be of one version.
         metrics : Metrics
             A request counts for its `Fetch.kind`.
         merging : Merging, optional
@@ -160,17 +151,10 @@ class Client:
         payloads: Sequence[Payload]
         with self._naming(path):
             self._check_pin(path, wants, pin)
-            if self._pooled and pin is not None and pin.etag is not None and self._pool.takes(fetches):
-                send, shortest = partial(self._fetch, path), self.shape().merging(0)
-                parts = await self._pool.read(
-                    path, wants, pin=known, metrics=metrics, merging=shortest, send=send
-                )
-                return assemble(wants, parts)
-            with self._pool.passing(len(fetches)) if self._pooled else nullcontext():
-                if len(fetches) == 1:
-                    payloads = [await self._fetch(path, fetches[0], known, metrics)]
-                else:
-                    payloads = await self._fetch_all(path, fetches, known, metrics)
+            if len(fetches) == 1:
+                payloads = [await self._fetch(path, fetches[0], known, metrics)]
+            else:
+                payloads = await self._fetch_all(path, fetches, known, metrics)
             if pin is None:
                 self._check_agreement(path, payloads)
         parts = [(payload.range, payload.data) for payload in payloads]
@@ -181,9 +165,9 @@ class Client:
     async def read_tail(
         self, path: str, length: int, *, metrics: Metrics, pin: ObjectId | None = None
     ) -> Payload:
-        """The last `length` bytes of an object, or all of it where it is shorter.
+        """Return the last `length` bytes of an object, or all of it where it is shorter.
 
-        One request; its answer tells the object's size. With a pin (of a listing) the range is exact and
+        One request, whose answer has the size of the object. With a pin (of a listing) the range is exact and
         of that version; without, it is a suffix range. A store that has none costs one HEAD before.
 
         Raises
@@ -195,7 +179,7 @@ class Client:
             return await self._read_tail(path, length, metrics, pin)
 
     async def revalidate(self, pin: ObjectId, *, metrics: Metrics) -> bool:
-        """Whether the pinned version is still the current one: one conditional request of a few bytes.
+        """Return whether the pinned version is still the current one, by one conditional request of a few bytes.
 
         False without an etag to compare, and where the object is gone.
         """
@@ -218,19 +202,19 @@ class Client:
         metrics: Metrics | None = None,
         begun: PageSeen | None = None,
     ) -> list[ObjectEntry]:
-        """Objects below `prefix`, sorted by path: what `Listings.list_below` says, and raises."""
+        """Return the objects below `prefix`, sorted by path: see `Listings.list_below`."""
         with self._naming(prefix):
             return await self._listings.list_below(
                 prefix, Metrics() if metrics is None else metrics, begun=begun
             )
 
     async def head(self, path: str, *, metrics: Metrics | None = None) -> ObjectEntry:
-        """Size and etag of one object, without its bytes."""
+        """Return size and etag of one object, without its bytes."""
         with self._naming(path):
             return await self._head(path, Metrics() if metrics is None else metrics)
 
-    def _naming(self, path: str) -> Naming:
-        return Naming(self.root, path)
+    def _naming(self, path: str) -> ErrorContext:
+        return ErrorContext(self.root, path)
 
     async def _read_tail(self, path: str, length: int, metrics: Metrics, pin: ObjectId | None) -> Payload:
         if pin is None and self.suffixes:
@@ -331,4 +315,200 @@ def _unpinnable(path: str) -> StoreError:
         "the store gives no etag, so several reads of this object may mix two versions of it",
         path=path,
         hint="options.allow_unpinned reads it without that protection",
+    )
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+# The options that a client depends on; scans that differ in others share it.
+_OF_CLIENT = operator.attrgetter(
+    "max_gap_bytes",
+    "max_coalesced_bytes",
+    "max_requests_in_flight",
+    "memory_limit",
+    "assumed_latency",
+    "assumed_bandwidth",
+    "connect_timeout",
+    "read_timeout",
+    "transport",
+    "max_attempts",
+    "backoff_base",
+    "backoff_max",
+    "max_unranged_bytes",
+    "allow_unpinned",
+)
+_MOST = 128
+# A store of the caller has clients for so many different options: a timeout may be another one each time.
+_MOST_OF_ONE = 16
+
+
+class _Registry:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.clients: LRUCache[tuple[object, ...], Client] = LRUCache(_MOST)
+        # Tokens of the callers' own stores. Nothing here keeps such a store alive.
+        self.tokens = ByIdentity(_new_token, forget=self._forget)
+        # What was learned of these stores outlives their clients, which last no longer than a scan.
+        self.networks: dict[str, dict[tuple[float, float], Network]] = {}
+        self.cuts: dict[str, Cuts] = {}
+        # Their transports, where these refer to nothing of the caller: obstore takes 6 ms to make a store.
+        self.transports: dict[str, dict[tuple[object, ...], RangeStore]] = {}
+        self.given: weakref.WeakValueDictionary[tuple[object, ...], Client] = weakref.WeakValueDictionary()
+
+    def _forget(self, token: str) -> None:
+        for known in (self.cuts, self.networks, self.transports):
+            known.pop(token, None)
+
+
+def _new_token(_: object) -> str:
+    return f"store-{os.urandom(8).hex()}"
+
+
+_registry = _Registry()
+# A lock that another thread held at the fork would never be released in the child.
+os.register_at_fork(after_in_child=_registry.__init__)  # type: ignore[misc]
+
+
+def client_for(
+    where: Location | str,
+    *,
+    storage_options: StorageOptions | None = None,
+    store: object | None = None,
+    options: Options | None = None,
+) -> Client:
+    """Return the client of a store; the same one for equal root, options and credentials.
+
+    Parameters
+    ----------
+    where : Location or str
+        A location, or a root as `Location.root` has it.
+    storage_options : mapping, optional
+        obstore's keys, or Hadoop's `fs.s3a.*`; over HTTP, `headers`.
+    store : obstore store or RangeStore, optional
+        Takes the place of the one that `where` names.
+    options : Options, optional
+
+    Raises
+    ------
+    StoreError
+    """
+    io_loop.refuse_forked()
+    options = Options() if options is None else options
+    share = _OF_CLIENT(options)
+    if store is not None:
+        return _client_of(store, options, share)
+    if where == "store:" or (isinstance(where, Location) and where.scheme == "store"):
+        raise StoreError(
+            "this path is of a store of the caller's, which is not here", hint="give it by store="
+        )
+    location = parse_url(where + "/") if isinstance(where, str) else where
+    if storage_options is not None and not hasattr(storage_options, "items"):
+        raise StoreError(f"storage_options is a {type(storage_options).__name__}, not a mapping")
+    if not all(isinstance(name, str) for name in storage_options or ()):
+        unnamed = StoreError("storage_options names an option by something else than text")
+        unnamed.hides = True
+        raise unnamed
+    token = credentials_token(location.root, storage_options)
+    key = (location.root, token, share)
+    with _registry.lock:
+        client = _registry.clients.get(key)
+        if client is None or _is_broken(client.store):
+            try:
+                transport = build_store(location, storage_options, options=options)
+            except AccelError as error:
+                error.hides = True  # all frames from here to the caller hold the options, and these the keys
+                raise
+            client = Client(transport, root=location.root, token=token, options=options)
+            _registry.clients[key] = client
+        return client
+
+
+class Connector:
+    """`client_for` with the options of one call. Neither its repr nor the frames of a failure show them."""
+
+    def __init__(
+        self, *, storage_options: StorageOptions | None, store: object | None, options: Options
+    ) -> None:
+        self._given: dict[str, Any] = {"storage_options": storage_options, "store": store, "options": options}
+
+    def client(self, where: Location | str) -> Client:
+        """Raises StoreError."""
+        try:
+            return client_for(where, **self._given)
+        except AccelError as error:
+            forget_frames(error)
+            raise
+
+
+def _client_of(store: Any, options: Options, share: tuple[object, ...]) -> Client:
+    with _registry.lock:
+        token = _token_of(store)
+        client = _registry.given.get((token, share))
+        if client is None or _is_broken(client.store):
+            known, assumed = _registry.networks, (options.assumed_latency, options.assumed_bandwidth)
+            network = known.get(token, {}).get(assumed) or network_to("store:", options)
+            _remember(known, token, under=assumed, value=network)
+            cuts = _registry.cuts.get(token)
+            if cuts is None:
+                from accel.store.listing import Cuts
+
+                cuts = _registry.cuts[token] = Cuts()
+            client = Client(
+                _transport_of(store, token, options, share),
+                root="store:",
+                token=token,
+                options=options,
+                network=network,
+                cuts=cuts,
+            )
+            _registry.given[token, share] = client
+        return client
+
+
+def _token_of(store: Any) -> str:
+    """Return the token of an object, which no other object ever gets."""
+    try:
+        return _registry.tokens.of(store)
+    except TypeError:
+        raise _no_store(store) from None
+
+
+def _transport_of(store: Any, token: str, options: Options, share: tuple[object, ...]) -> RangeStore:
+    kept = _registry.transports.get(token, {}).get(share)
+    if kept is not None and not _is_broken(kept):
+        _remember(_registry.transports, token, under=share, value=kept)
+        return kept
+    if type(store).__module__.partition(".")[0] == "obstore":
+        from accel.store.s3_store import adapt
+
+        adapted = adapt(store, options)
+        if not adapted.wraps(store):
+            _remember(_registry.transports, token, under=share, value=adapted)
+        return adapted
+    # The class first, as that check is cached.
+    if issubclass(type(store), RangeStore) or isinstance(store, RangeStore):
+        serving: RangeStore = store
+        return serving
+    raise _no_store(store)
+
+
+def _remember(known: dict[str, dict[K, V]], token: str, *, under: K, value: V) -> None:
+    """Store a value of one store by options; the least recently used is dropped."""
+    kept = known.setdefault(token, {})
+    kept.pop(under, None)
+    while len(kept) >= _MOST_OF_ONE:
+        del kept[next(iter(kept))]
+    kept[under] = value
+
+
+def _is_broken(transport: RangeStore) -> bool:
+    """Whether it will always fail, see `ObstoreStore.broken`, so that another has to be made."""
+    return getattr(transport, "broken", None) is True
+
+
+def _no_store(store: object) -> StoreError:
+    return StoreError(
+        f"a {type(store).__name__} cannot serve as a store",
+        hint="give an obstore store, or an object with the `read` of accel.stores.RangeStore",
     )

@@ -1,45 +1,212 @@
-"""One byte range of one object: sent, counted, retried, resumed, and held against its pin."""
+"""One byte range of one object: admitted, sent, counted, retried, resumed, and held against its pin."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import cast
+from types import TracebackType
+from typing import TypeVar, cast
 
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError, redact
 from accel.metrics import Metrics
+from accel.options import Options
 from accel.ranges import Buffer, ByteRange, Kind, Suffix
-from accel.store.cancels import cancelled_within, cancels
-from accel.store.faults import IncompleteBodyError, ObjectGoneError, ShortObjectError, SuffixUnsupportedError
-from accel.store.gate import Gate
-from accel.store.hedge import Hedge, Race
 from accel.store.network import Network
 from accel.store.range_store import Gatherer, Payload, RangeStore, can_be_sent, is_weak
-from accel.store.refusals import quoted
-from accel.store.retry import Retry
+from accel.store.request_errors import (
+    IncompleteBodyError,
+    ObjectGoneError,
+    ShortObjectError,
+    SuffixUnsupportedError,
+    quoted,
+)
+from accel.store.tasks import cancel_requests, foreign_cancellation
 
-__all__ = ["Fetcher", "Pin", "same_etag"]
+__all__ = ["Fetcher", "Gate", "Pin", "Retry", "Slot", "open_file_limit", "same_etag"]
+
+
+def open_file_limit() -> int:
+    """Return how many files the process may have open; many where the system sets no limit."""
+    try:
+        import resource
+    except ImportError:
+        return 1 << 16
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft if 0 <= soft < 1 << 16 else 1 << 16
+
+
+class Gate:
+    """How many requests, and how many bytes, may be under way at once: first come, first served. Used on one event loop.
+
+    Parameters
+    ----------
+    max_requests : int
+        Requests under way at once.
+    max_bytes : int
+        Sum of the bytes that they have requested. One request alone may request more.
+    """
+
+    def __init__(self, max_requests: int, *, max_bytes: int) -> None:
+        self.max_requests = max_requests
+        self._max_bytes = max_bytes
+        self.requests = 0
+        self.bytes = 0
+        self._queue: deque[tuple[asyncio.Future[None], int]] = deque()
+
+    def slot(self, length: int) -> Slot:
+        """Return a context that waits for room for a request of `length` bytes, and holds it."""
+        return Slot(self, length)
+
+    def take_at_once(self, length: int) -> bool:
+        """Take room for a request if nobody waits and there is enough; return whether it was taken."""
+        if self._queue or not self._fits(length):
+            return False
+        self._take(length)
+        return True
+
+    async def take(self, length: int) -> None:
+        """Wait for room, and take it: see `slot`."""
+        if not self.take_at_once(length):
+            await self._wait(length)
+
+    async def _wait(self, length: int) -> None:
+        ready = asyncio.get_running_loop().create_future()
+        ticket = (ready, length)
+        self._queue.append(ticket)
+        try:
+            await ready  # the waker has taken the room on its behalf
+        except asyncio.CancelledError:
+            if ready.done() and not ready.cancelled():
+                self.release(length)
+            else:
+                with suppress(ValueError):  # a waker may have dropped it already
+                    self._queue.remove(ticket)
+                self._wake()
+            raise
+
+    def _fits(self, length: int) -> bool:
+        if self.requests == 0:
+            return True
+        return self.requests < self.max_requests and self.bytes + length <= self._max_bytes
+
+    def _take(self, length: int) -> None:
+        self.requests += 1
+        self.bytes += length
+
+    def release(self, length: int) -> None:
+        """Give back what was taken."""
+        self.requests -= 1
+        self.bytes -= length
+        if self._queue:
+            self._wake()
+
+    def _wake(self) -> None:
+        while self._queue and self._fits(self._queue[0][1]):
+            ready, length = self._queue.popleft()
+            if not ready.done():
+                self._take(length)
+                ready.set_result(None)
+
+
+class Slot:
+    """Room for one request. A class, as a generator would take twice as long, and each request enters one."""
+
+    __slots__ = ("_gate", "_length")
+
+    def __init__(self, gate: Gate, length: int) -> None:
+        self._gate = gate
+        self._length = length
+
+    async def __aenter__(self) -> None:
+        await self._gate.take(self._length)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._gate.release(self._length)
+
+
+T = TypeVar("T")
+
+
+def _uniform(least: float, most: float) -> float:
+    import random  # takes a millisecond, which a process without failures need not spend
+
+    return random.uniform(least, most)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """Exponential backoff with full jitter. All times are seconds."""
+
+    max_attempts: int
+    """Tries, the first included."""
+    backoff_base: float
+    backoff_max: float
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    uniform: Callable[[float, float], float] = _uniform
+
+    @classmethod
+    def of(cls, options: Options) -> Retry:
+        return cls(
+            max_attempts=options.max_attempts,
+            backoff_base=options.backoff_base,
+            backoff_max=options.backoff_max,
+        )
+
+    def pause(self, failures: int, *, retry_after: float | None = None) -> float:
+        """Return the wait after so many failures: random, at least what the server asks for, at most `backoff_max`."""
+        most = min(self.backoff_max, self.backoff_base * 2.0 ** min(failures - 1, 60))
+        wait = self.uniform(0.0, most)
+        if retry_after is not None and retry_after > wait:
+            wait = retry_after
+        return min(wait, self.backoff_max)
+
+    async def wait(self, failures: int, failure: StoreError) -> None:
+        """Wait before the next try, or raise the failure when there is none left or it would not help."""
+        if not failure.transient or failures >= self.max_attempts:
+            if failure.transient and self.max_attempts > 1:
+                failure.message = f"{failure.message}, {failures} times"
+                failure.hint = failure.hint or "options.max_attempts says how often to try"
+            raise failure
+        await self.sleep(self.pause(failures, retry_after=failure.retry_after))
+
+    async def run(self, attempt: Callable[[], Awaitable[T]], *, on_retry: Callable[[], None]) -> T:
+        """Call `attempt` until it succeeds, or fails for good. `on_retry` is called before each repetition."""
+        failures = 0
+        while True:
+            try:
+                return await attempt()
+            except StoreError as error:
+                failures += 1
+                failure = error
+            await self.wait(failures, failure)
+            on_retry()
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """What every response must agree with; None where nothing is known yet."""
+    """The version that every response must agree with; None where nothing is known yet."""
 
     size: int | None = None
     etag: str | None = None
 
     @property
     def if_match(self) -> str | None:
-        """What can be sent: a weak etag never satisfies If-Match. All others are compared with what comes."""
+        """The etag to send: a weak one never satisfies If-Match, and is only compared with the response."""
         etag = self.etag
         return None if etag is None or is_weak(etag) or not can_be_sent(etag) else etag
 
 
 def same_etag(one: str, other: str) -> bool:
-    """Compare weakly (RFC 9110, 8.8.3.2); some stores leave the quotes out of some answers."""
+    """Return whether two etags match weakly (RFC 9110, 8.8.3.2); some stores leave out the quotes of some answers."""
     return one == other or _opaque(one) == _opaque(other)
 
 
@@ -48,7 +215,7 @@ def _opaque(etag: str) -> str:
 
 
 _GETTING_ON = 16
-"""Where each cut brings one part in so many of what is wanted, only the first of them counts as a failure."""
+"""Where each try brings at least one part in so many of the range, only the first cut counts as a failure."""
 
 
 class Fetcher:
@@ -61,12 +228,10 @@ class Fetcher:
         gate: Gate,
         retry: Retry,
         network: Network,
-        hedge: Hedge,
         allow_unpinned: bool,
     ) -> None:
         self._store = store
         self._network = network
-        self._hedge = hedge
         self._gate = gate
         self._retry = retry
         self._allow_unpinned = allow_unpinned
@@ -76,7 +241,7 @@ class Fetcher:
     async def fetch(
         self, path: str, want: ByteRange | Suffix, *, pin: Pin, kind: Kind, metrics: Metrics
     ) -> Payload:
-        """Bring exactly the wanted bytes, of the pinned version.
+        """Return exactly the wanted bytes, of the pinned version.
 
         Raises
         ------
@@ -84,13 +249,13 @@ class Fetcher:
             412, or a response whose etag or size is not the pin's, or the pinned object is gone.
         ObjectNotFoundError, StoreError
         """
-        # Nearly every range comes whole and at once: what resumes a cut one is made when one was cut.
+        # Nearly every range comes whole: the object that resumes a cut one is only made when one was cut.
         body: _Body | None = None
         rest, anchor = want, pin
         failures = 0
         while True:
             try:
-                payload = await self._try(path, rest, anchor.if_match, kind, metrics)
+                payload = await self._send(path, rest, anchor.if_match, kind, metrics)
                 self._verify(anchor, payload.size, payload.etag, path)
                 return payload if body is None else body.finish(payload)
             except IncompleteBodyError as error:
@@ -99,13 +264,13 @@ class Fetcher:
                 # Without an etag nothing says that the rest belongs to the same version.
                 if error.etag is not None or self._allow_unpinned:
                     body = _Body(want) if body is None else body
-                    if body.keep(error) and failures:
+                    if body.add(error) and failures:
                         failures -= 1
                     rest, anchor = body.rest, body.anchor(pin)
             except ObjectChangedError as error:
-                if body is None or not body.held or pin != Pin():
+                if body is None or not body.parts or pin != Pin():
                     raise
-                # Overwritten while it was first read: nothing else knows of it yet, so start again.
+                # The object was overwritten while it was first read. Nothing else was read of it yet, so start again.
                 failure = StoreError(error.message, path=path, transient=True)
                 body, rest, anchor = None, want, pin
             except StoreError as error:
@@ -122,9 +287,9 @@ class Fetcher:
     async def gather(
         self, path: str, wants: Sequence[tuple[ByteRange, Kind]], *, pin: Pin, metrics: Metrics
     ) -> Sequence[Payload] | None:
-        """`fetch` of several ranges, each counted, in one call of a store that takes them together.
+        """Return what `fetch` would for several ranges, in one call of a store that takes them together.
 
-        None where the store does not, or where it failed or gave something else, which `fetch` deals with.
+        None where the store does not, and where it failed or gave something else: `fetch` deals with that.
         """
         if self._gatherer is None:
             return None
@@ -146,60 +311,29 @@ class Fetcher:
             metrics.count_request(kind, want.length)
         return payloads
 
-    async def _try(
+    async def _send(
         self, path: str, want: ByteRange | Suffix, if_match: str | None, kind: Kind, metrics: Metrics
     ) -> Payload:
-        """One request, or two of which one wins."""
-        delay = self._hedge.delay(want.length)
-        if delay is None:
-            return await self._send(path, want, if_match, kind, metrics)
-        send = partial(self._send, path, want, if_match, kind, metrics)
-        race = Race(self._hedge, delay, send=send, metrics=metrics)
-        try:
-            return await send(sent=race.sent)
-        except (asyncio.CancelledError, StoreError) as error:
-            payload = await race.rescue(error)
-            if payload is None:
-                raise
-            return payload
-        finally:
-            if race.end():
-                await race.wait()
-
-    async def _send(
-        self,
-        path: str,
-        want: ByteRange | Suffix,
-        if_match: str | None,
-        kind: Kind,
-        metrics: Metrics,
-        *,
-        sent: Callable[[], None] | None = None,
-    ) -> Payload:
+        """Send one request, once the gate lets it through, and count it."""
         gate, length = self._gate, want.length
         if not gate.take_at_once(length):
             await gate.take(length)
         received, counts = 0, True
-        company, asked = gate.requests, cancels()
+        in_flight, cancels_before = gate.requests, cancel_requests()
         started = time.perf_counter()
         try:
-            if sent is not None:
-                sent()
             payload = await self._store.read(path, want, if_match=if_match)
             took = time.perf_counter() - started
             received = len(payload.data)
             _check_answer(path, want, payload)
-            self._network.observe(received, took, in_flight=(company + gate.requests) / 2)
+            self._network.observe(received, took, in_flight=(in_flight + gate.requests) / 2)
             return payload
         except IncompleteBodyError as error:
             received = len(error.partial)
             raise
         except asyncio.CancelledError:
-            if cancels() == asked:
-                raise cancelled_within().at(path=path, place=str(want)) from None
-            if sent is not None:
-                # It took so long at least: forgotten, the slow would not count among all.
-                self._network.observe_late(time.perf_counter() - started)
+            if cancel_requests() == cancels_before:
+                raise foreign_cancellation().at(path=path, place=str(want)) from None
             raise
         except SuffixUnsupportedError as error:
             counts = error.sent
@@ -208,9 +342,9 @@ class Fetcher:
             if isinstance(error, StoreError):
                 raise
             # A store of the caller's that lets its own errors through.
-            passing = isinstance(error, (ConnectionError, TimeoutError))
+            transient = isinstance(error, (ConnectionError, TimeoutError))
             raise StoreError(
-                f"{type(error).__name__}: {redact(str(error))}", path=path, transient=passing
+                f"{type(error).__name__}: {redact(str(error))}", path=path, transient=transient
             ) from error
         finally:
             gate.release(length)
@@ -236,30 +370,30 @@ class Fetcher:
 
 
 class _Body:
-    """What has come of one wanted range so far."""
+    """What has come so far of one wanted range."""
 
     def __init__(self, want: ByteRange | Suffix) -> None:
         self.rest = want
-        self.held: list[Buffer] = []
+        self.parts: list[Buffer] = []
         self._whole: ByteRange | None = None
         self._version = Pin()
 
     def anchor(self, pin: Pin) -> Pin:
-        """The pin, and what the first part of this body said where the pin does not."""
+        """Return the pin, completed by what the first part of this body said."""
         return Pin(
             self._version.size if pin.size is None else pin.size,
             self._version.etag if pin.etag is None else pin.etag,
         )
 
-    def keep(self, error: IncompleteBodyError) -> bool:
-        """Hold what came before the cut; whether so much that it need not count as a failure."""
+    def add(self, error: IncompleteBodyError) -> bool:
+        """Take what came before the cut; return whether it is so much that the cut need not count as a failure."""
         came = len(error.partial)
         if not 0 < came < error.range.length:
             return False
         if self._whole is None:
             self._whole = error.range
             self._version = Pin(error.size, error.etag)
-        self.held.append(error.partial)
+        self.parts.append(error.partial)
         self.rest = ByteRange(error.range.start + came, error.range.end)
         return came * _GETTING_ON >= self._whole.length
 
@@ -267,7 +401,7 @@ class _Body:
         if self._whole is None:
             return last
         return Payload(
-            b"".join((*self.held, last.data)),
+            b"".join((*self.parts, last.data)),
             self._whole,
             self._version.size if last.size is None else last.size,
             last.etag if last.etag is not None else self._version.etag,
@@ -275,12 +409,12 @@ class _Body:
 
 
 def _check_answer(path: str, want: ByteRange | Suffix, payload: Payload) -> None:
-    """The seam's promise, held against a store of the caller's too."""
+    """Check that a store, which may be the caller's, returned what it was asked for."""
     got, came, size = payload.range, len(payload.data), payload.size
     if isinstance(want, ByteRange):
         right = got == want
     else:
-        # Of a suffix only the size tells where it begins.
+        # Only the size says where a suffix begins.
         right = size is not None and (got.start, got.end) == (max(0, size - want.length), size)
     if not right or came > got.length:
         raise StoreError(f"the store answered with {came} bytes as {got}", path=path, place=str(want))
@@ -296,7 +430,7 @@ def _check_answer(path: str, want: ByteRange | Suffix, payload: Payload) -> None
 
 
 def _against(pin: Pin, error: StoreError, path: str) -> StoreError:
-    """What a failure says once it is known which version was meant."""
+    """Return what a failure means for a read of the pinned version."""
     if pin == Pin():
         return error
     if error.status == 416 and not (isinstance(error, ShortObjectError) and error.size == pin.size):

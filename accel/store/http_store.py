@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from aiohttp.abc import AbstractResolver
 
 from accel.errors import ParquetFormatError, StoreError, redact
-from accel.io.connection_faults import (
+from accel.options import Options
+from accel.ranges import ByteRange, Suffix
+from accel.store import io_loop
+from accel.store.connection_faults import (
     CLOSED,
     SLOW,
     STALLED,
@@ -19,18 +26,16 @@ from accel.io.connection_faults import (
     names_authorities,
     tls_context,
 )
-from accel.options import Options
-from accel.ranges import ByteRange, Suffix
-from accel.store import runtime
-from accel.store.faults import IncompleteBodyError, ShortObjectError
-from accel.store.http_answer import BodyPlace, proxy_refusal, range_header, read_answer, refusal
+from accel.store.http_response import BodyPlace, proxy_refusal, range_header, read_answer, refusal
 from accel.store.range_store import ObjectEntry, Payload
-from accel.store.refusals import code_in
+from accel.store.request_errors import IncompleteBodyError, ShortObjectError, code_in
+from accel.store.threads import resolve
 
 if TYPE_CHECKING:
     import aiohttp
+    from aiohttp.abc import ResolveResult
 
-__all__ = ["HttpStore"]
+__all__ = ["HttpStore", "Names", "proxy_for"]
 
 _MAX_REDIRECTS = 5
 # Refusals of which a store's word for them says more.
@@ -193,11 +198,9 @@ class HttpStore:
     def _open_session(self) -> aiohttp.ClientSession:
         import aiohttp
 
-        from accel.store.http_names import Names
-
         loop = asyncio.get_running_loop()
         if self._session is None or self._loop is None or self._loop() is not loop:
-            runtime.check_fork()
+            io_loop.check_fork()
             self._loop = weakref.ref(loop)
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
@@ -211,9 +214,9 @@ class HttpStore:
                 auto_decompress=False,
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
-            runtime.at_shutdown(self.close)
+            io_loop.at_shutdown(self.close)
             # Nobody closes a store that the registry drops.
-            weakref.finalize(self, runtime.start_to_end, self._session.close, loop).atexit = False
+            weakref.finalize(self, io_loop.start_to_end, self._session.close, loop).atexit = False
         return self._session
 
 
@@ -249,8 +252,6 @@ class _Exchange:
 
     async def _send(self, url: str) -> aiohttp.ClientResponse:
         from yarl import URL
-
-        from accel.store.http_proxy import proxy_for
 
         session = self._store._open_session()
         headers = {**self._headers, "Accept-Encoding": "identity"}
@@ -381,3 +382,57 @@ def _other_name(root: str) -> str | None:
     if ".amazonaws.com" in root:
         return "as an object of S3 it is named s3://bucket/path"
     return None
+
+
+# No addresses of a kind that this machine has none of itself, as aiohttp's own resolver asks.
+_ASKED = getattr(socket, "AI_MASK", socket.AI_ADDRCONFIG) & socket.AI_ADDRCONFIG
+_NUMERIC = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+
+
+class Names(AbstractResolver):
+    """In place of aiohttp's resolver, which takes the event loop's threads, and waits without end.
+
+    Parameters
+    ----------
+    patience : float
+        Seconds until a lookup is given up.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """The server's addresses; raises OSError."""
+        # aiohttp shields this from the end of the request that it is for.
+        async with asyncio.timeout(self._patience):
+            found = await resolve(host, port, family=family, flags=_ASKED)
+        results: list[ResolveResult] = []
+        for kind, _, proto, _, address in found:
+            shown = address[0]
+            if kind == socket.AF_INET6 and address[3]:
+                # The address of one link says which; no lookup.
+                shown, _ = socket.getnameinfo(address, socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)
+            results.append(
+                {
+                    "hostname": host,
+                    "host": shown,
+                    "port": address[1],
+                    "family": kind,
+                    "proto": proto,
+                    "flags": _NUMERIC,
+                }
+            )
+        return results
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def proxy_for(scheme: str, host: str) -> str | None:
+    """Its URL, which may hold a password; None where there is none, or only one that is itself spoken to over TLS."""
+    proxy = getproxies().get(scheme)
+    if not proxy or urlsplit(proxy).scheme == "https" or proxy_bypass(host):
+        return None
+    return proxy

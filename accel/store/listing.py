@@ -1,20 +1,11 @@
-"""What is below a prefix: asked of the store each time, all pages at once where the last listing tells where they begin.
-
-A listing is a chain: a page says where the next one begins. Files seldom come and go by the thousand, so the key that
-ended a page the last time cuts the keys into the same stretches: each is asked for by itself, from that key on, and
-read until it passes the next such key, however many pages that now takes. No answer is remembered, only where to cut.
-
-Cuts are right wherever they are, provided that the store lists in the order in which keys are compared here, and
-leaves out what is not after the key that it is given. Every page is held against that; one that does not fit (a marker
-whose `/` the client library took away, say) has it all listed again, page after page, and nothing is remembered of it.
-"""
+"""What is below a prefix: asked of the store each time, all pages at once where the last listing tells where they begin."""
 
 from __future__ import annotations
 
 import operator
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from itertools import groupby, pairwise, starmap
 from typing import Final
@@ -24,15 +15,120 @@ from cachetools import LRUCache
 from accel.errors import StoreError
 from accel.metrics import Metrics
 from accel.ranges import Kind
-from accel.store.faults import foremost
-from accel.store.gate import Gate
-from accel.store.groups import Group
-from accel.store.page_walk import PageWalk
+from accel.store.fetch import Gate, Retry
 from accel.store.range_store import LIST_PAGE, Lister, ObjectEntry, Pager, PageSeen, RangeStore
-from accel.store.retry import Retry
-from accel.store.slices import breathe
+from accel.store.request_errors import foremost
+from accel.store.tasks import Group, breathe
 
-__all__ = ["Cuts", "Listings"]
+__all__ = ["Cuts", "Listings", "PageWalk"]
+
+_MOST_REPEATS: Final = 3
+"""Pages in a row that bring no key that was not there before. One may: a file and a marker of its name are listed alike."""
+_MOST_EMPTY: Final = 1_000
+"""Empty pages in a row. Servers may send some, where they have only passed over what was deleted."""
+
+
+class PageWalk:
+    """One listing, from one key on.
+
+    Parameters
+    ----------
+    store : Pager
+    prefix : str
+    after : str or None
+        As in `Pager.pages`.
+    page_keys : int
+        Keys of a full page.
+    """
+
+    def __init__(self, store: Pager, prefix: str, *, after: str | None, page_keys: int) -> None:
+        self.entries: list[ObjectEntry] = []
+        """All that has come, in the store's order, repeats included."""
+        self.requests = 0
+        self._store = store
+        self._prefix = prefix
+        self._after = after
+        self._page_keys = page_keys
+        self._pages = self._repeats = self._empty = 0
+        self._furthest = ""
+        # Paths of the first `_counted` entries, gathered where they do not come in order.
+        self._known: set[str] = set()
+        self._counted = 0
+
+    async def pages(self) -> AsyncGenerator[Sequence[ObjectEntry], None]:
+        """The pages that hold something, each after it was added to `entries`.
+
+        obstore does not tell a listing that is over from one whose next page the server gave no token for, as those do
+        that only know ListObjects of version 1. So what ends with a full page is asked for once more, from there on.
+
+        Raises
+        ------
+        StoreError
+            The store failed, goes round in circles, or may have left out what comes after its first page.
+        """
+        after = self._after
+        while True:
+            last: Sequence[ObjectEntry] = ()
+            answered = False
+            async with aclosing(self._store.pages(self._prefix, after=after)) as pages:
+                while True:
+                    self.requests += 1
+                    page = await anext(pages, None)
+                    if page is None:
+                        self.requests -= answered  # the last answer has told the end, too
+                        break
+                    answered = True
+                    new = self._brings_new(page)
+                    if page and not new and not last and self._pages:
+                        self._check_end(page, after)
+                        return
+                    self._check_progress(page, new)
+                    if page:
+                        self._pages += 1
+                        self.entries += page
+                        last = page
+                        yield page
+            if len(last) < self._page_keys or not self._store.cuts_listings:
+                return
+            after = last[-1].path
+
+    def _brings_new(self, page: Sequence[ObjectEntry]) -> bool:
+        if not page:
+            return False
+        if page[-1].path > self._furthest:
+            self._furthest = page[-1].path
+            return True
+        # Round in a circle, or in another order than that of code points, as UTF-16 has.
+        self._known.update(entry.path for entry in self.entries[self._counted :])
+        self._counted = len(self.entries)
+        return any(entry.path not in self._known for entry in page)
+
+    def _check_progress(self, page: Sequence[ObjectEntry], new: bool) -> None:
+        if new:
+            self._repeats = self._empty = 0
+        elif page:
+            self._repeats += 1
+        else:
+            self._empty += 1
+        if self._repeats >= _MOST_REPEATS:
+            raise StoreError(
+                "the store lists the same keys over and over",
+                path=self._prefix,
+                hint="its continuation tokens lead nowhere: name the files",
+            )
+        if self._empty >= _MOST_EMPTY:
+            raise StoreError("the store sends empty pages without an end", path=self._prefix)
+
+    def _check_end(self, page: Sequence[ObjectEntry], after: str | None) -> None:
+        """What came after the last key was there before. A marker of its name may be; else the store lists from no key,
+        and whether there is more is only known where its tokens were seen to work."""
+        if self._after is None and self._pages == 1 and any(entry.path != after for entry in page):
+            raise StoreError(
+                f"the listing may be cut short after its first {len(self.entries)} keys: this store lists from no key",
+                path=self._prefix,
+                hint="it may only know ListObjects of version 1: name the files, or smaller directories",
+            )
+
 
 _AT_ONCE: Final = 16
 """Stretches of one listing that are asked for at a time, where the gate has room."""

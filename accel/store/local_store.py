@@ -1,24 +1,27 @@
 """Local files as a RangeStore and a Lister.
 
 obstore has a LocalStore too; this one keeps a scan of local files free of obstore's threads (which do
-not survive a fork), lists any file name, and tells two versions apart by nanoseconds.
-"""
+not survive a fork), lists any file name, and tells two versions apart by nanoseconds."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import secrets
 import stat
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import BinaryIO
 
-from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
+from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.memory import allocate
 from accel.options import MIB
 from accel.ranges import ByteRange, Suffix
-from accel.store.faults import ShortObjectError, system_error
 from accel.store.range_store import ObjectEntry, Payload
+from accel.store.request_errors import ShortObjectError, system_error
 from accel.store.threads import FILES
 
-__all__ = ["FileStore"]
+__all__ = ["FileStore", "copy_bytes", "write_beside"]
 
 # What a range asks for, a file may not have: no more is allocated before that is known.
 _AT_ONCE = 32 * MIB
@@ -165,14 +168,14 @@ def _falls_short(data: memoryview, wanted: ByteRange) -> bool:
     return len(data) != wanted.length
 
 
-def _pread(handle: int, wanted: ByteRange, held: memoryview) -> memoryview:
+def _pread(handle: int, wanted: ByteRange, room: memoryview) -> memoryview:
     came = 0
     while came < wanted.length:  # Linux returns at most 2 GiB at a time
-        more = os.preadv(handle, [held[came:]], wanted.start + came)
+        more = os.preadv(handle, [room[came:]], wanted.start + came)
         if not more:
             break
         came += more
-    return held[:came].toreadonly()
+    return room[:came].toreadonly()
 
 
 def _changed(path: str, want: ByteRange | Suffix) -> ObjectChangedError:
@@ -188,3 +191,111 @@ def _translate(error: OSError, path: str) -> StoreError:
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         return ObjectNotFoundError("there is no such file", path=path)
     return system_error(error, path=path)
+
+
+_BLOCK = 8 * MIB
+_UNSUPPORTED = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF)
+
+
+@contextlib.contextmanager
+def write_beside(
+    target: str, *, like: os.stat_result | None = None, check: Callable[[], None] | None = None
+) -> Iterator[BinaryIO]:
+    """A new file that takes the name `target` when the block ends well, and is gone when it does not.
+
+    It is on disk before it has the name; what is written to its handle goes behind what was flushed. A process that is killed leaves the old file as it was, and perhaps
+    a hidden one beside it whose name ends in `.part`.
+
+    Parameters
+    ----------
+    target : str
+        A real path: no symbolic link.
+    like : stat_result, optional
+        The file whose mode and owner it takes over, by default the one that has the name now; what is not allowed of
+        that is left out. Until then the new file is for its owner only.
+    check : callable, optional
+        Asked just before it takes the name; may raise.
+    """
+    if os.path.isdir(target):
+        raise StoreError("this is a directory", path=target, hint="name a file")
+    if like is None:
+        with contextlib.suppress(OSError):
+            like = os.stat(target)
+    directory, base = os.path.split(target)
+    beside = os.path.join(directory, f".{base[:200]}.{secrets.token_hex(8)}.part")
+    try:
+        # Not for others to read while it is written, where the file in whose place it comes was not.
+        mode = 0o666 if like is None else 0o600
+        try:
+            # Within: a signal may come as soon as it is there.
+            handle = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+            # Buffered: a raw file may write less than it is given, and that of a full disk only says so the next time.
+            with open(handle, "wb") as file:
+                yield file
+                file.flush()
+                _take_over(handle, like)
+                os.fsync(handle)
+            if check is not None:
+                check()
+            os.replace(beside, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(beside)
+            raise
+        _sync_directory(directory)
+    except OSError as error:
+        if isinstance(error, AccelError):
+            raise
+        raise system_error(error, path=target) from error
+
+
+def copy_bytes(source: int, target: int, *, length: int, note: Callable[[int], None]) -> None:
+    """Copy the first `length` bytes of one open file to the end of another, in the kernel where it can.
+
+    `note` is told the bytes of each block. Raises OSError.
+    """
+    done = 0
+    in_kernel = hasattr(os, "copy_file_range")
+    while done < length:
+        size = min(_BLOCK, length - done)
+        if in_kernel:
+            try:
+                size = os.copy_file_range(source, target, size, offset_src=done)
+            except OSError as error:
+                if error.errno not in _UNSUPPORTED:
+                    raise
+                in_kernel = False
+                continue
+        else:
+            size = _copy_block(source, target, done, size)
+        if size == 0:
+            raise OSError(errno.EIO, "the file became shorter while it was copied")
+        done += size
+        note(size)
+
+
+def _copy_block(source: int, target: int, start: int, size: int) -> int:
+    data = memoryview(os.pread(source, size, start))
+    written = 0
+    while written < len(data):
+        written += os.write(target, data[written:])
+    return written
+
+
+def _take_over(handle: int, like: os.stat_result | None) -> None:
+    if like is None:
+        return
+    with contextlib.suppress(OSError):
+        os.fchown(handle, like.st_uid, like.st_gid)
+    # After the owner: a change of owner clears some bits of the mode.
+    with contextlib.suppress(OSError):
+        os.fchmod(handle, like.st_mode & 0o7777)
+
+
+def _sync_directory(directory: str) -> None:
+    with contextlib.suppress(OSError):
+        handle = os.open(directory or ".", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -23,13 +23,12 @@ _SMALL_BYTES = 64 * 1024
 _LARGE_BYTES = 512 * 1024
 # How many measurements are kept: of small requests, and of large ones for each number of concurrent requests
 # (1, 2-3, 4-7, ...).
-_SMALL_KEPT = 128
-_LARGE_KEPT = 16
+_SMALL_SAMPLES = 128
+_LARGE_SAMPLES = 16
 # What more company did is tried again after so many large requests that had less.
 _TRIED_AGAIN = 32
-# So few say nothing yet; for a 95th percentile it takes more.
+# So few measurements say nothing yet.
 _FEWEST = 3
-_FEWEST_P95 = 20
 # Requests that ran in company wait for each other, too: the quickest quarter tells what the network takes.
 _LATENCY_QUANTILE = 0.25
 _RATE_QUANTILE = 1 - _LATENCY_QUANTILE
@@ -58,22 +57,22 @@ _LEAST_SECONDS = 1e-6
 class _Ring:
     """The last few of many numbers. One thread adds; any may read."""
 
-    __slots__ = ("_at", "_kept", "_ordered", "values")
+    __slots__ = ("_at", "_ordered", "_size", "values")
 
-    def __init__(self, kept: int) -> None:
-        self._kept = kept
+    def __init__(self, size: int) -> None:
+        self._size = size
         self._at = 0
         self.values: list[float] = []
         # To sort them whenever they are asked about would take longer than all else here.
         self._ordered: list[float] = []
 
     def add(self, value: float) -> None:
-        if len(self.values) < self._kept:
+        if len(self.values) < self._size:
             self.values.append(value)
         else:
             del self._ordered[bisect_left(self._ordered, self.values[self._at])]
             self.values[self._at] = value
-            self._at = (self._at + 1) % self._kept
+            self._at = (self._at + 1) % self._size
         insort(self._ordered, value)
 
     def quantile(self, share: float) -> float:
@@ -87,15 +86,15 @@ class _Level:
     __slots__ = ("last", "rate", "together")
 
     def __init__(self) -> None:
-        self.rate = _Ring(_LARGE_KEPT)
+        self.rate = _Ring(_LARGE_SAMPLES)
         """Bytes a second of one."""
-        self.together = _Ring(_LARGE_KEPT)
+        self.together = _Ring(_LARGE_SAMPLES)
         """Of all that were under way."""
         self.last = 0
         """The number of the latest, among all large requests."""
 
     @property
-    def is_told(self) -> bool:
+    def is_measured(self) -> bool:
         return len(self.rate.values) >= _FEWEST
 
 
@@ -124,8 +123,6 @@ class Network:
     ) -> None:
         self._request_seconds = request_seconds
         self._most_streams = most_streams
-        self.spare = 0.0
-        """Second requests that may be sent: see `Hedge`."""
         self._gap = 0
         self._wide_gap = 0
         self._few_requests = 0
@@ -134,7 +131,7 @@ class Network:
         self._few_streams = 0
         self._assumed_latency = latency
         self._assumed_bandwidth = bandwidth
-        self._small = _Ring(_SMALL_KEPT)
+        self._small = _Ring(_SMALL_SAMPLES)
         # Large requests so far; and by how many were under way: 1, 2-3, 4-7, ...
         self._large = 0
         self._levels: dict[int, _Level] = {}
@@ -175,12 +172,6 @@ class Network:
             level.together.add(rate * company)
             self._bandwidths = None
 
-    def observe_late(self, seconds: float) -> None:
-        """Learn of a small request that was given up after so many seconds, if that was longer than most take."""
-        p95 = self.p95
-        if p95 is not None and seconds > p95:
-            self._small.add(seconds)
-
     @property
     def latency(self) -> float:
         """Seconds from sending a request to its first byte: of recent small requests a low quantile."""
@@ -190,17 +181,17 @@ class Network:
     @property
     def bandwidth(self) -> float:
         """Bytes a second of one stream that nothing holds up: of recent large requests a high quantile."""
-        return self._both()[0]
+        return self._bandwidth_pair()[0]
 
     @property
     def total_bandwidth(self) -> float:
         """Bytes a second of all streams together, as far as was seen; at least that of one."""
-        return self._both()[1]
+        return self._bandwidth_pair()[1]
 
     @property
     def streams(self) -> int:
         """How many streams together are known, or until then assumed, to bring so many times what one does."""
-        one, all_of_them = self._both()
+        one, all_of_them = self._bandwidth_pair()
         return max(1, round(all_of_them / one))
 
     @property
@@ -246,15 +237,9 @@ class Network:
         self._few_streams = min(_steady(self._few_streams, found), self._most_streams)
         return self._few_streams
 
-    @property
-    def p95(self) -> float | None:
-        """Seconds within which 95 of 100 recent small requests were answered whole; None while too few were seen."""
-        small = self._small
-        return small.quantile(0.95) if len(small.values) >= _FEWEST_P95 else None
-
     def seconds(self, nbytes: int, requests: int = 1) -> float:
         """What one round trip of so many parallel requests that bring so many bytes together should take."""
-        one, all_of_them = self._both()
+        one, all_of_them = self._bandwidth_pair()
         return self.latency + nbytes / min(one * max(1, requests), all_of_them)
 
     def bytes_to_cover(self) -> int:
@@ -264,37 +249,37 @@ class Network:
     def _streams_worth(self) -> float:
         """How many times what one stream brings several do, as far as was seen; where none disturbed another, more of
         them are worth a try."""
-        told = self._told()
+        measured = self._measured()
         # What was found not to be worth it is never seen again: after a while it counts as unknown.
-        lately = max((at for at, level in told if level.last > self._large - _TRIED_AGAIN), default=0)
-        told = [(at, level) for at, level in told if at <= lately]
-        if not told:
+        lately = max((at for at, level in measured if level.last > self._large - _TRIED_AGAIN), default=0)
+        measured = [(at, level) for at, level in measured if at <= lately]
+        if not measured:
             return _STREAMS_TRIED
         # A busy machine makes streams slower, too, and to split in vain costs little: the quickest are compared.
-        one = told[0][1].rate.quantile(_RATE_QUANTILE)
+        one = measured[0][1].rate.quantile(_RATE_QUANTILE)
         worth = rate = 1.0
-        for at, level in told:
+        for at, level in measured:
             rate = level.rate.quantile(_RATE_QUANTILE) / one
             worth = max(worth, rate * _COMPANY * 2**at if at else 1.0)
-        return max(worth, float(_STREAMS_TRIED << told[-1][0])) if rate >= _UNDISTURBED else worth
+        return max(worth, float(_STREAMS_TRIED << measured[-1][0])) if rate >= _UNDISTURBED else worth
 
-    def _told(self) -> list[tuple[int, _Level]]:
+    def _measured(self) -> list[tuple[int, _Level]]:
         """The levels of company of which enough is known, the least first."""
-        return [(at, level) for at, level in sorted(self._levels.items()) if level.is_told]
+        return [(at, level) for at, level in sorted(self._levels.items()) if level.is_measured]
 
-    def _both(self) -> tuple[float, float]:
+    def _bandwidth_pair(self) -> tuple[float, float]:
         found = self._bandwidths
         if found is None:
-            told = self._told()
-            if not told:
+            measured = self._measured()
+            if not measured:
                 one = self._assumed_bandwidth
                 found = (one, one * _ASSUMED_STREAMS)
             else:
                 # Company, or a busy machine, only ever makes a stream slower.
-                one = max(level.rate.quantile(_RATE_QUANTILE) for _, level in told)
-                together = max(level.together.quantile(0.5) for _, level in told)
+                one = max(level.rate.quantile(_RATE_QUANTILE) for _, level in measured)
+                together = max(level.together.quantile(0.5) for _, level in measured)
                 # Streams that never had as much company are not known to disturb each other, unless fewer did.
-                alone, rate = told[0][1].rate.quantile(0.5), told[-1][1].rate.quantile(0.5)
+                alone, rate = measured[0][1].rate.quantile(0.5), measured[-1][1].rate.quantile(0.5)
                 if 2 ** max(self._levels) < _ASSUMED_STREAMS and rate >= _UNDISTURBED * alone:
                     together = max(together, rate * _ASSUMED_STREAMS)
                 found = (one, max(one, together))

@@ -11,16 +11,18 @@ from typing import Final
 from obstore import exceptions
 
 from accel.errors import AccelError, AccessDeniedError, ObjectNotFoundError, StoreError
-from accel.io.connection_faults import obstore_fault
 from accel.ranges import ByteRange, Suffix
-from accel.store.faults import (
+from accel.store.connection_faults import obstore_fault
+from accel.store.request_errors import (
+    CREDENTIAL_FAULTS,
     OUT_OF_FILES,
     ShortObjectError,
     SuffixUnsupportedError,
     changed_object,
+    code_in,
+    quoted,
     transient_status,
 )
-from accel.store.refusals import CREDENTIAL_FAULTS, code_in, quoted
 
 __all__ = ["S3_ADDRESS", "panicked", "translate"]
 

@@ -1,28 +1,135 @@
-"""Any obstore store as a RangeStore and a Lister."""
+"""Any obstore store as a RangeStore, a Lister and a Writer."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import obstore
 from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemoryStore, S3Store
 
-from accel.errors import ParquetFormatError, StoreError
+from accel.errors import AccelError, ObjectChangedError, ParquetFormatError, StoreError
 from accel.memory import allocate
 from accel.options import MIB
 from accel.ranges import Buffer, ByteRange, Suffix
-from accel.store import runtime
-from accel.store.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError, changed_object
-from accel.store.obstore_calls import Watched, watched
-from accel.store.obstore_chunks import Chunks
-from accel.store.obstore_config import UNTOLD, tells_config
+from accel.store import io_loop
+from accel.store.identity import ByIdentity
 from accel.store.obstore_errors import panicked, translate
-from accel.store.range_store import LIST_PAGE, ObjectEntry, Payload, can_be_sent
+from accel.store.range_store import LIST_PAGE, ObjectEntry, Payload, can_be_sent, is_weak
+from accel.store.request_errors import (
+    IncompleteBodyError,
+    ShortObjectError,
+    SuffixUnsupportedError,
+    changed_object,
+)
+from accel.store.tasks import TrackedStream, tracked
 
-__all__ = ["ObstoreStore", "with_tries", "without_retries"]
+__all__ = [
+    "CONFIG_HIDDEN",
+    "ListingChunks",
+    "ObstoreStore",
+    "has_readable_config",
+    "replace_object",
+    "upload",
+    "with_tries",
+    "without_retries",
+]
+
+CONFIG_HIDDEN = (
+    "obstore cannot tell how the store was made, so it is read through obstore, with retries of obstore's own: "
+    "give what concerns the client (allow_http, timeout, ...) by client_options={...}"
+)
+
+
+def has_readable_config(store: Any) -> bool:
+    """Whether its `config` can be asked for.
+
+    Of arguments that are for the client obstore makes keys that it panics over, each time, and Rust writes every panic
+    to stderr: so one store is tried once. True of stores that have no `config` to be copied.
+    """
+    return not isinstance(store, (S3Store, GCSStore, AzureStore)) or _tried.of(store)
+
+
+def _try(store: Any) -> bool:
+    try:
+        _ = store.config
+    except BaseException as error:  # a panic is no Exception
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            raise
+        return False
+    return True
+
+
+_tried = ByIdentity(_try)
+
+
+_PATIENCE: Final = 10
+"""Times the read timeout, which is that of one request, that a chunk may take: obstore asks as often as it needs."""
+
+
+class ListingChunks:
+    """A listing of obstore's, of which it becomes the only owner.
+
+    Parameters
+    ----------
+    stream : obstore's ListStream
+    path : str
+        What is listed, as errors name it.
+    read_timeout : float, optional
+        Seconds, of one request. None: a chunk may take for ever.
+    """
+
+    def __init__(
+        self, stream: AsyncIterator[Sequence[Any]], path: str, *, read_timeout: float | None
+    ) -> None:
+        self._stream: AsyncIterator[Sequence[Any]] | None = stream
+        self._path = path
+        self._seconds = None if read_timeout is None else read_timeout * _PATIENCE
+
+    async def take(self) -> Sequence[Any] | None:
+        """The next chunk, None after the last. Raises what obstore does; cancelled, it ends the request.
+
+        Raises
+        ------
+        StoreError
+            None came in time, however many answers did: some servers send empty pages without an end.
+        """
+        if self._stream is None:
+            return None
+        # Of the running loop's; a cancelled `await` of it would cancel it too early.
+        step: asyncio.Future[Sequence[Any]] = tracked(asyncio.ensure_future(self._stream.__anext__()))
+        try:
+            try:
+                await asyncio.wait((step,), timeout=self._seconds)
+            except BaseException:
+                self._release(step)
+                raise
+            if step.done():
+                return step.result()
+            self._release(step)
+            raise StoreError(
+                f"the store listed nothing more in {self._seconds:g} seconds",
+                path=self._path,
+                hint="it is slow, or sends empty pages without an end; options.read_timeout allows for more",
+            )
+        except StopAsyncIteration:
+            return None
+        finally:
+            # An error keeps its frames, which would keep a call that is waited for at exit.
+            del step
+
+    def _release(self, step: asyncio.Future[Sequence[Any]]) -> None:
+        # In this order: what obstore's own threads hold of the stream must be the last, when they drop it. One that
+        # Python frees (and only a collection of cycles may) gives its connection back outside of tokio, if an answer has
+        # come meanwhile: hyper's pool panics with its lock held, and so does every later request of that store.
+        self._stream = None
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            step.cancel()
+
 
 # A cut body is resumed after the last whole part. A part costs a hand-off from obstore's threads (about 0.1 ms) and a
 # copy: so longer bodies are read whole too, up to a length that is soon here again, unless one was cut lately.
@@ -63,11 +170,11 @@ class ObstoreStore:
     @property
     def warning(self) -> str | None:
         """What whoever made the store should know."""
-        return None if tells_config(self._store) else UNTOLD
+        return None if has_readable_config(self._store) else CONFIG_HIDDEN
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
         """See `RangeStore.read`. A suffix of an empty object is a ParquetFormatError."""
-        runtime.check_fork()
+        io_loop.check_fork()
         if isinstance(want, Suffix) and not self.suffixes:
             raise SuffixUnsupportedError(path=path, sent=False, certain=True)
         asked: dict[str, Any] = {
@@ -79,7 +186,7 @@ class ObstoreStore:
             asked["if_match"] = if_match
         failure: BaseException
         try:
-            result = await watched(obstore.get_async(self._store, path, options=asked))  # type: ignore[arg-type]
+            result = await tracked(obstore.get_async(self._store, path, options=asked))  # type: ignore[arg-type]
             start, end = result.range
             size, etag = int(result.meta["size"]), result.meta["e_tag"]
             promised = _promised(path, want, start, end, size, etag)
@@ -87,7 +194,7 @@ class ObstoreStore:
             data = await take(result, path, promised, size, etag)
         except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
             # Not chained: the original quotes the response, and a presigned URL in clear.
-            failure = self._told(error, path, want)
+            failure = self._translated(error, path, want)
         else:
             return Payload(data, promised, size, etag)
         raise failure from failure.__cause__
@@ -105,7 +212,7 @@ class ObstoreStore:
         return data
 
     async def _check_unchanged(self, path: str, place: ByteRange, size: int, etag: str | None) -> None:
-        now = await watched(obstore.head_async(self._store, path))
+        now = await tracked(obstore.head_async(self._store, path))
         if (now["size"], now["e_tag"]) != (size, etag):
             raise changed_object(path, str(place))
 
@@ -121,7 +228,7 @@ class ObstoreStore:
             joined = memoryview(allocate(promised.length)).cast("B")
             filled = 0
             try:
-                async for part in Watched(result.stream(min_chunk_size=_PART_BYTES)):
+                async for part in TrackedStream(result.stream(min_chunk_size=_PART_BYTES)):
                     came = len(part)
                     if filled + came > promised.length:
                         raise _mismatch(path, promised, filled + came)
@@ -146,10 +253,10 @@ class ObstoreStore:
     async def _whole(self, result: Any, length: int) -> memoryview:
         """A body in one piece, of which no more is taken than tells that it is longer than promised."""
         if not self._streams:
-            return memoryview(await watched(result.bytes_async()))
+            return memoryview(await tracked(result.bytes_async()))
         try:
             # obstore has the promised length from Content-Range, and takes whatever comes.
-            return memoryview(await anext(Watched(result.stream(min_chunk_size=length + 1))))
+            return memoryview(await anext(TrackedStream(result.stream(min_chunk_size=length + 1))))
         except StopAsyncIteration:
             return memoryview(b"")
 
@@ -171,12 +278,12 @@ class ObstoreStore:
 
     async def head(self, path: str) -> ObjectEntry:
         """Size and etag of one object, by a HEAD request."""
-        runtime.check_fork()
+        io_loop.check_fork()
         failure: BaseException
         try:
-            meta = await watched(obstore.head_async(self._store, path))
+            meta = await tracked(obstore.head_async(self._store, path))
         except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
-            failure = self._told(error, path)
+            failure = self._translated(error, path)
         else:
             return ObjectEntry(path, int(meta["size"]), meta["e_tag"])
         raise failure from failure.__cause__
@@ -199,12 +306,12 @@ class ObstoreStore:
         self, prefix: str, *, after: str | None = None
     ) -> AsyncGenerator[Sequence[ObjectEntry], None]:
         """See `Pager.pages`."""
-        runtime.check_fork()
+        io_loop.check_fork()
         if isinstance(self._store, HTTPStore):
             raise StoreError("a plain HTTP server cannot list", path=prefix, hint="name the files")
         failure: BaseException
         try:
-            chunks = Chunks(
+            chunks = ListingChunks(
                 obstore.list(
                     self._store, prefix=prefix.rstrip("/") or None, offset=after, chunk_size=LIST_PAGE
                 ),
@@ -218,7 +325,7 @@ class ObstoreStore:
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
-            failure = self._told(error, prefix)
+            failure = self._translated(error, prefix)
         else:
             return
         raise failure from failure.__cause__
@@ -231,7 +338,9 @@ class ObstoreStore:
         for entry in entries:
             yield entry
 
-    def _told(self, error: BaseException, path: str, want: ByteRange | Suffix | None = None) -> BaseException:
+    def _translated(
+        self, error: BaseException, path: str, want: ByteRange | Suffix | None = None
+    ) -> BaseException:
         self.broken = self.broken or panicked(error)
         return translate(error, path, want=want)
 
@@ -239,9 +348,7 @@ class ObstoreStore:
         self, path: str, parts: AsyncIterator[bytes], *, size: int, if_match: str | None = None
     ) -> None:
         """See `Writer.write`."""
-        from accel.store.obstore_upload import replace_object, upload
-
-        runtime.check_fork()
+        io_loop.check_fork()
         if if_match is None:
             await upload(self._store, path, parts, size=size)
         else:
@@ -258,7 +365,7 @@ def without_retries(store: Any) -> Any:
 
 def with_tries(store: Any, most: int, *, where: Callable[[Any], bool]) -> Any:
     """A store of a cloud with so many more tries of its own, `where` its present `retry_config` is one to replace."""
-    if not isinstance(store, (S3Store, GCSStore, AzureStore)) or not tells_config(store):
+    if not isinstance(store, (S3Store, GCSStore, AzureStore)) or not has_readable_config(store):
         return store
     try:
         if not where(store.retry_config):
@@ -302,3 +409,100 @@ def _promised(
 
 def _mismatch(path: str, want: ByteRange | Suffix, came: int) -> StoreError:
     return StoreError(f"the store sent {came} bytes that are not the wanted ones", path=path, place=str(want))
+
+
+_UPLOAD_PART_BYTES = 8 * 1024 * 1024
+"""S3 takes 10,000 parts of an object: so much larger ones where that is not enough."""
+_MOST_PARTS = 9_000
+_PARTS_IN_FLIGHT = 4
+_RETRIES = 5
+
+
+async def upload(store: Any, path: str, parts: AsyncIterator[bytes], *, size: int) -> None:
+    """Put an object in parts, some of them at once; it is seen when all of it is there.
+
+    A part that fails is sent again. Where `parts` or a request fails for good, the upload is given up.
+    """
+    failure: BaseException
+    raised: list[BaseException] = []
+    try:
+        await tracked(
+            obstore.put_async(
+                _with_retries(store),
+                path,
+                _counted(parts, path, size, raised),
+                use_multipart=size > _UPLOAD_PART_BYTES,
+                chunk_size=max(_UPLOAD_PART_BYTES, -(-size // _MOST_PARTS)),
+                max_concurrency=_PARTS_IN_FLIGHT,
+            )
+        )
+    except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
+        # What `parts` raised comes back as it was, not as a failure of the store.
+        failure = raised[0] if raised else translate(error, path)
+    else:
+        return
+    raise failure from None
+
+
+async def replace_object(
+    store: Any, path: str, *, parts: AsyncIterator[bytes], size: int, if_match: str
+) -> None:
+    """Put an object in one request that only succeeds in the place of one version.
+
+    Raises
+    ------
+    ObjectChangedError
+        The store holds another version.
+    StoreError
+        The store knows no conditional put, or the etag is weak, or no header: such a one never matches.
+    """
+    if isinstance(store, LocalStore) or is_weak(if_match) or not can_be_sent(if_match):
+        raise StoreError(
+            "this store cannot replace one certain version of an object",
+            path=path,
+            hint="write to another name, or give a local file by its path",
+        )
+    body = bytearray()
+    async for part in _counted(parts, path, size, []):
+        body += part
+    failure: BaseException
+    try:
+        found = await tracked(obstore.head_async(store, path))
+        if found["e_tag"] != if_match:
+            raise ObjectChangedError("the object was changed meanwhile, and is left as it is", path=path)
+        # Google's store goes by version, the others by etag.
+        mode: Any = {"e_tag": if_match}
+        if found["version"] is not None:
+            mode["version"] = found["version"]
+        await tracked(obstore.put_async(store, path, body, mode=mode, use_multipart=False))
+    except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
+        failure = _conditional(translate(error, path))
+    else:
+        return
+    raise failure from None
+
+
+async def _counted(
+    parts: AsyncIterator[bytes], path: str, size: int, raised: list[BaseException]
+) -> AsyncIterator[bytes]:
+    done = 0
+    try:
+        async for part in parts:
+            done += len(part)
+            yield part
+        if done != size:
+            raise AccelError(f"{done} bytes were made for an object of {size}", path=path)
+    except Exception as error:
+        raised.append(error)
+        raise
+
+
+def _conditional(error: BaseException) -> BaseException:
+    if isinstance(error, StoreError) and not isinstance(error, ObjectChangedError) and error.status == 501:
+        error.hint = "this store knows no conditional put: write to another name"
+    return error
+
+
+def _with_retries(store: Any) -> Any:
+    """The same store with a few tries a part: above it only the whole upload could be tried again."""
+    return with_tries(store, _RETRIES, where=lambda retries: (retries or {}).get("max_retries") == 0)

@@ -1,28 +1,100 @@
-"""From `storage_options` to a store: obstore's own keys, and those that Spark users know."""
+"""Where a store's endpoint is given, and settings that obstore would panic over at the first request."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Mapping
-from functools import lru_cache
-from types import MethodType
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any
 
-from accel.errors import AccelError, StoreError
+from accel.errors import AccelError, StoreError, redact
 from accel.options import Options
-from accel.store.endpoints import check_settings, endpoint_of
-from accel.store.identity import ByIdentity
-from accel.store.location import LOCAL_ROOT, Location
+from accel.store.identity import StorageOptions
+from accel.store.location import Location
 from accel.store.range_store import RangeStore
 
-if TYPE_CHECKING:
-    from datetime import timedelta
+__all__ = ["build_store", "check_settings", "endpoint_of", "normalize"]
 
-__all__ = ["build_store", "credentials_token", "lasts", "normalize"]
+_AZURE: tuple[tuple[str, ...], tuple[str, ...]] = (
+    ("endpoint", "azure_endpoint", "azure_storage_endpoint"),
+    ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+)
+# Where an endpoint may be given, and the variables that it may come from otherwise.
+_ENDPOINTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "s3": (
+        ("aws_endpoint_url_s3", "endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url"),
+        ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    ),
+    "gs": (("base_url", "google_base_url", "endpoint"), ("GOOGLE_BASE_URL",)),
+    "az": _AZURE,
+    "abfss": _AZURE,
+}
+_HOST = re.compile(r"[\w.-]+|[0-9a-f:.]+", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+# Whole documents, of several lines.
+_DOCUMENTS = ("service_account", "certificate")
 
-StorageOptions = Mapping[str, Any]
-Environment = tuple[tuple[str, str], ...]
+
+def endpoint_of(scheme: str, config: Mapping[str, Any]) -> str:
+    """The endpoint that will be used, "" where that is the provider's own."""
+    names, variables = _ENDPOINTS[scheme]
+    given = [config.get(name) for name in names] + [os.environ.get(name) for name in variables]
+    return next((str(endpoint) for endpoint in given if endpoint), "")
+
+
+def check_settings(location: Location, config: Mapping[str, Any]) -> None:
+    """Refuse an endpoint that is none, and what no header takes.
+
+    Raises
+    ------
+    StoreError
+    """
+    for name, value in config.items():
+        document = any(word in name for word in _DOCUMENTS)
+        if isinstance(value, str) and not document and _CONTROL.search(value):
+            raise StoreError(
+                f"storage option {name!r} holds a line break or another control character",
+                path=location.root,
+                hint="what was read from a file may end in one: strip it",
+            )
+    endpoint = endpoint_of(location.scheme, config)
+    _refuse_empty(location, config, endpoint)
+    if endpoint and not endpoint.lower().startswith(("http://", "https://")):
+        hint = "it begins with http:// or https://"
+    elif endpoint and location.scheme in ("s3", "gs") and not _can_be_asked(endpoint):
+        hint = "it is http:// or https://, a host, and perhaps a port"
+    else:
+        return
+    raise StoreError(f"the endpoint {redact(endpoint)!r} is no URL", path=location.root, hint=hint)
+
+
+def _refuse_empty(location: Location, config: Mapping[str, Any], endpoint: str) -> None:
+    # As text that was put together of variables may be, one of which is not set.
+    names, variables = _ENDPOINTS[location.scheme]
+    empty = [f"storage option {name!r}" for name in names if config.get(name) == ""]
+    if not endpoint:
+        empty += [f"the environment variable {name}" for name in variables if os.environ.get(name) == ""]
+    if empty:
+        raise StoreError(
+            f"{empty[0]} is empty",
+            path=location.root,
+            hint="leave it out to have the provider's own endpoint",
+        )
+
+
+def _can_be_asked(endpoint: str) -> bool:
+    """Whether obstore can make requests to it; Azure's it looks at itself."""
+    if not endpoint.isascii() or not endpoint.isprintable() or " " in endpoint:
+        return False
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(endpoint)
+        _ = parts.port  # raises where it is none
+    except ValueError:
+        return False
+    return parts.hostname is not None and _HOST.fullmatch(parts.hostname) is not None
+
 
 # What Hadoop's S3A calls them -> what obstore does.
 _SPARK = {
@@ -47,7 +119,6 @@ _SPARK_ELSEWHERE = {
 _INVERTED = ("fs.s3a.path.style.access", "fs.s3a.connection.ssl.enabled")
 # Arguments of an obstore store that are no configuration keys.
 _ARGUMENTS = ("client_options", "credential_provider", "prefix")
-_ENVIRONMENT = ("AWS_", "GOOGLE_", "AZURE_", "OBJECT_STORE_")
 # What concerns obstore's client: a store that has it among its own settings panics when it is asked for them.
 _OF_CLIENT = frozenset(
     (
@@ -89,11 +160,6 @@ _COMMON: Mapping[str, tuple[str, ...]] = {
 }
 _UNKNOWN = r"Configuration key: '(.*)' is not valid for store"
 _MISTYPED = "object is not an instance of"
-_LASTING = r"[0-9a-f]{32}"
-# A bool is an int, too.
-_PLAIN: tuple[Any, ...] = (bool, int, float, str, bytes)
-# Objects in options that take no weak reference. One that is let go of has its metadata read anew.
-_MOST_HELD = 128
 _TRUE = ("1", "true", "yes", "on")
 
 
@@ -132,105 +198,6 @@ def _header_mapping(given: Any) -> dict[Any, Any]:
     raise StoreError(f"storage option 'headers' is a {kind}, not a mapping of names to values")
 
 
-def credentials_token(root: str, options: StorageOptions | None) -> str:
-    """A token that differs wherever the store or the credentials do, and tells neither.
-
-    The environment counts too: obstore takes credentials from there. Processes come to the same one (`lasts`),
-    unless an option is an object that only one of them has.
-    """
-    given = tuple(options.items()) if options else ()
-    # Every scan asks. Texts are equal only where what is written of them is, too.
-    if root != LOCAL_ROOT and all(type(name) is str and type(value) is str for name, value in given):
-        return _fingerprint_of_texts(root, given, _environment())
-    return _fingerprint(root, options, _environment())
-
-
-@lru_cache(maxsize=128)
-def _fingerprint_of_texts(root: str, given: tuple[tuple[str, str], ...], environment: Environment) -> str:
-    return _fingerprint(root, dict(given), environment)
-
-
-def _fingerprint(root: str, options: StorageOptions | None, environment: Environment) -> str:
-    if root == LOCAL_ROOT and not options:
-        # Nothing here is a secret, and hashing loads OpenSSL: 2 ms of a fresh process.
-        return "file-" + os.uname().nodename.encode("utf-8", "surrogateescape").hex()
-    import hashlib
-
-    digest = hashlib.blake2b(digest_size=16)
-    for part in (root, _canonical(options or {})):
-        digest.update(part.encode("utf-8", "surrogateescape") + b"\0")
-    if root == LOCAL_ROOT:
-        # The same path is another file on another machine.
-        digest.update(os.uname().nodename.encode("utf-8", "surrogateescape"))
-    else:
-        for name, value in environment:
-            digest.update(f"{name}={value}\0".encode("utf-8", "surrogateescape"))
-    return ("" if _is_plain(options or {}) else "process-") + digest.hexdigest()
-
-
-def _environment() -> Environment:
-    """The variables that say something of a store, by name."""
-    # What `os.environ` is a view of, where that is to be had: a dictionary is compared at once, and its names are gone
-    # through one by one only where it has changed.
-    variables = getattr(os.environ, "_data", os.environ)
-    known = _variables[0]
-    if variables != known[0]:
-        before = dict(variables)
-        names = sorted(name for name in os.environ if name.startswith(_ENVIRONMENT))
-        known = _variables[0] = (before, tuple((name, os.environ[name]) for name in names))
-    return known[1]
-
-
-# As they were last, and what of them says something of a store.
-_variables: list[tuple[dict[Any, Any], Environment]] = [({}, ())]
-
-
-def lasts(token: str) -> bool:
-    """Whether a token is a fingerprint that stands for the same in every process."""
-    return token.startswith("file-") or re.fullmatch(_LASTING, token) is not None
-
-
-def _is_plain(value: object) -> bool:
-    if isinstance(value, Mapping):
-        return all(_is_plain(item) for item in value.values())
-    if isinstance(value, (list, tuple)):
-        return all(map(_is_plain, value))
-    return value is None or isinstance(value, _PLAIN) or _is_time(value)
-
-
-def _is_time(value: object) -> TypeGuard[timedelta]:
-    from datetime import timedelta
-
-    return isinstance(value, timedelta)
-
-
-def _canonical(value: object) -> str:
-    """What is equal only for values that come to the same store."""
-    if isinstance(value, Mapping):
-        inside = sorted((_canonical(key), _canonical(item)) for key, item in value.items())
-        return "{" + ",".join(f"{key}:{item}" for key, item in inside) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ",".join(map(_canonical, value)) + "]"
-    if value is None:
-        return "None"
-    for kind in _PLAIN:
-        if isinstance(value, kind):
-            # One of a subclass may show something else, to hide a secret.
-            return str(kind.__repr__(value))
-    if _is_time(value):
-        return f"<{value.days} {value.seconds} {value.microseconds}>"
-    if isinstance(value, MethodType):  # another object each time that it is looked up
-        return f"<{_objects.of(value.__self__)} {_objects.of(value.__func__)}>"
-    return f"<{_objects.of(value)}>"  # a credential provider: the very same one
-
-
-def _new_name(_: object) -> str:
-    return os.urandom(16).hex()
-
-
-_objects = ByIdentity(_new_name, most_held=_MOST_HELD)
-
-
 def build_store(
     location: Location, storage_options: StorageOptions | None, *, options: Options
 ) -> RangeStore:
@@ -256,8 +223,8 @@ def build_store(
 def _object_store(location: Location, given: dict[str, Any], options: Options) -> RangeStore:
     from obstore.store import AzureStore, GCSStore, S3Store
 
-    from accel.store.direct_store import adapt
     from accel.store.obstore_errors import translate
+    from accel.store.s3_store import adapt
 
     config = {"headers": None, **location.options, **_folded(given)}
     headers = config.pop("headers")
@@ -317,11 +284,13 @@ def _object_store(location: Location, given: dict[str, Any], options: Options) -
 
 def _mistyped(given: Mapping[str, Any]) -> str | None:
     """Which option is of no type that obstore takes; its value may be a secret."""
+    from datetime import timedelta
+
     inside = given.get("default_headers")
     if isinstance(inside, Mapping):
         given = {**given, **{f"headers[{name!r}]": value for name, value in inside.items()}}
     for name, value in given.items():
-        if name != "default_headers" and not (isinstance(value, (str, bool)) or _is_time(value)):
+        if name != "default_headers" and not isinstance(value, (str, bool, timedelta)):
             return f"{name} is given as {type(value).__name__}: write it as text"
     return None
 

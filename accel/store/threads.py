@@ -1,15 +1,11 @@
-"""Threads for calls that would hold up the I/O loop.
-
-Not those of `concurrent.futures`, which event loops use: they take no work once the main thread has ended, though others
-may go on, and the end of a process waits for a call of theirs that never returns. And not one company for all: where
-the server of a file system is gone its calls never return, and nothing else may wait behind them.
-"""
+"""Threads for calls that would hold up the I/O loop, name lookups among them."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
+import socket
 import threading
 import time
 import weakref
@@ -18,7 +14,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["DISK", "FILES", "WORK", "Threads", "end_threads"]
+__all__ = ["DISK", "FILES", "WORK", "Threads", "end_threads", "resolve"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,11 +23,15 @@ R = TypeVar("R")
 class Threads:
     """Threads that are started as they are needed, and then wait for the next call.
 
+    They are not those of `concurrent.futures`, which event loops use: these take no work once the main thread has ended,
+    and the end of a process waits for a call of theirs that never returns. There are several pools, as calls to a file
+    system whose server is gone never return, and nothing else may wait behind them.
+
     Parameters
     ----------
     name : str
     most : int
-        So many calls are under way at once; others wait.
+        Calls under way at once; others wait.
     patience : float
         Seconds that the end of the process waits for the calls that have begun.
     """
@@ -44,7 +44,7 @@ class Threads:
         _all.add(self)
 
     def _forget(self) -> None:
-        """All that a fork makes worthless."""
+        """Set up, or reset after a fork, all that does not survive one."""
         self._lock = threading.Lock()
         self._waiting: SimpleQueue[_Call | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
@@ -54,24 +54,24 @@ class Threads:
     async def run(self, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call `fn` on one of the threads, from any event loop; raises what it raises.
 
-        A cancelled caller does not wait: a call that has begun ends unheard, one that has not never begins.
+        A cancelled caller does not wait. A call that has begun then runs to its end, and its outcome is dropped.
 
         Raises
         ------
         RuntimeError
             They have been closed.
         """
-        told = self.begin(fn, *args, **kwargs)
+        future = self.begin(fn, *args, **kwargs)
         try:
-            return await told
+            return await future
         finally:
-            del told  # an error's frames would hold it, which holds the error
+            del future  # it holds an error whose frames hold it
 
     def begin(self, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
-        """As `run`, for who does not wait: the future of what comes of it, of the running loop."""
-        told: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        self._put(_Call(partial(fn, *args, **kwargs), told, self._finished))
-        return told
+        """Start what `run` awaits, and return its future, which belongs to the running loop."""
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._put(_Call(partial(fn, *args, **kwargs), future, self._finished))
+        return future
 
     def close(self, patience: float | None = None) -> None:
         """Drop the calls that have not begun, and wait for those that have. May be called twice."""
@@ -88,8 +88,10 @@ class Threads:
             thread.join(None if until is None else max(0.0, until - time.monotonic()))
 
     def end(self) -> None:
-        """Let the threads end once they have done what waits for them, and nobody may call any more. It takes no lock, so
-        that whatever is collected may say so from anywhere."""
+        """Let the threads end once they have run what waits for them. No call may be made after this.
+
+        It takes no lock, so that a finalizer may call it on any thread.
+        """
         self._waiting.put(None)
 
     def _put(self, call: _Call) -> None:
@@ -117,7 +119,7 @@ class Threads:
         waiting = self._waiting
         while (call := waiting.get()) is not None:
             call.make()
-            del call  # what came of it is the caller's
+            del call  # its outcome belongs to the caller
         waiting.put(None)  # for the next
 
     def _finished(self) -> None:
@@ -126,55 +128,55 @@ class Threads:
 
 
 class _Call:
-    """One call, and the future of whoever waits for it."""
+    """One call, and the future of its caller."""
 
-    __slots__ = ("_finished", "_told", "_work")
+    __slots__ = ("_finished", "_future", "_work")
 
     def __init__(
-        self, work: Callable[[], Any], told: asyncio.Future[Any], finished: Callable[[], None]
+        self, work: Callable[[], Any], future: asyncio.Future[Any], finished: Callable[[], None]
     ) -> None:
         self._work = work
-        self._told = told
+        self._future = future
         self._finished = finished
 
     def make(self) -> None:
-        if self._told.cancelled():
+        if self._future.cancelled():
             self._finished()
             return
         try:
             result = self._work()
         except StopIteration as error:
-            self._tell(_fail, RuntimeError(f"a call raised {error!r}"))  # a future takes none
+            self._deliver(_fail, RuntimeError(f"a call raised {error!r}"))  # a future takes none
         except BaseException as error:  # noqa: BLE001 - raised by whoever waits for it
-            self._tell(_fail, error)
+            self._deliver(_fail, error)
         else:
-            self._tell(_give, result)
+            self._deliver(_give, result)
 
     def drop(self) -> None:
-        self._tell(asyncio.Future.cancel)
+        self._deliver(asyncio.Future.cancel)
 
-    def _tell(self, how: Callable[..., object], *what: Any) -> None:
-        # First: whoever is told may have the next call for this very thread.
+    def _deliver(self, how: Callable[..., object], *what: Any) -> None:
+        # First: the caller may have the next call for this very thread.
         self._finished()
-        told = self._told
-        # The frames of an error lead here: it would hold itself.
-        del self._told, self._work
+        future = self._future
+        # The frames of an error lead here, so it would hold itself.
+        del self._future, self._work
         with contextlib.suppress(RuntimeError):  # the caller's loop was closed meanwhile
-            told.get_loop().call_soon_threadsafe(how, told, *what)
+            future.get_loop().call_soon_threadsafe(how, future, *what)
 
 
-def _give(told: asyncio.Future[Any], result: Any) -> None:
-    if not told.done():
-        told.set_result(result)
+def _give(future: asyncio.Future[Any], result: Any) -> None:
+    if not future.done():
+        future.set_result(result)
 
 
-def _fail(told: asyncio.Future[Any], error: BaseException) -> None:
-    if not told.done():
-        told.set_exception(error)
+def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
 
 
 def end_threads() -> None:
-    """At exit, when no event loop is left that waits for them: let none of them take the interpreter any more."""
+    """End all threads, at exit, when no event loop waits for them any more."""
     for threads in list(_all):
         threads.close(threads.patience)
 
@@ -188,8 +190,31 @@ _all: weakref.WeakSet[Threads] = weakref.WeakSet()
 os.register_at_fork(after_in_child=_after_fork)
 
 FILES = Threads("accel-file", 64, patience=0.5)
-"""For calls of the file systems that are read: of one whose server is gone they never return."""
+"""For calls to file systems, which never return where the server is gone."""
 DISK = Threads("accel-disk", 4, patience=0.5)
-"""For the disk cache's files."""
+"""For the files of the disk cache."""
 WORK = Threads("accel-work", min(32, (os.cpu_count() or 1) + 4), patience=10.0)
-"""For what takes the processor, beside decoding: copying, decompressing."""
+"""For work of the processor beside decoding: copying, decompressing."""
+NAMES = Threads("accel-name", 64, patience=0.0)
+"""For lookups of host names. One that nobody answers takes half a minute, and nothing may wait behind it."""
+
+_lookups: dict[tuple[object, ...], asyncio.Future[list[Any]]] = {}
+
+
+async def resolve(host: str, port: int, *, family: int = 0, flags: int = 0) -> list[Any]:
+    """Return the addresses of a TCP server as `socket.getaddrinfo` does; concurrent callers share one lookup.
+
+    A cancelled caller leaves the lookup to its thread, and to those who ask again meanwhile.
+
+    Raises
+    ------
+    OSError, ValueError
+        As `getaddrinfo` does.
+    """
+    key = (asyncio.get_running_loop(), host, port, family, flags)
+    lookup = _lookups.get(key)
+    if lookup is None:
+        lookup = NAMES.begin(lambda: socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, 0, flags))
+        lookup.add_done_callback(lambda _: _lookups.pop(key, None))
+        _lookups[key] = lookup
+    return await asyncio.shield(lookup)

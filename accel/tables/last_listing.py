@@ -5,13 +5,12 @@ Nothing is answered by it: a run reads by it while the source is listed anew, an
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from accel.cache.cache import Cache
+from accel.cache.cache import Cache, CacheKey
 from accel.planning.file_entry import FileBlock, FileEntry
-from accel.store.slices import breathe, each
+from accel.store.tasks import breathe, each
 
 __all__ = ["LastListing"]
 
@@ -37,15 +36,13 @@ class LastListing:
     Parameters
     ----------
     cache : Cache
-    key : hashable
-        What is listed, and all that decides what comes of it.
-    token : str
-        Stands for the store and who lists it: each has a listing of its own.
+    key : CacheKey
+        The store and who lists it, what is listed, and all that decides what comes of it.
     """
 
-    def __init__(self, cache: Cache, key: Hashable, token: str) -> None:
+    def __init__(self, cache: Cache, key: CacheKey) -> None:
         self._cache = cache
-        self._key = (key, token)
+        self._key = key
         self._recalled: _Entry | None = None
         """What a run reads by meanwhile: the run itself may push it out of the cache."""
 

@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.ranges import ByteRange, Suffix
-from accel.store.faults import IncompleteBodyError
 from accel.store.range_store import Payload, RangeStore
+from accel.store.request_errors import IncompleteBodyError
 from accel.testing.stores import StoreWrapper
 
 __all__ = [

@@ -10,19 +10,19 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from accel.cache.written import PART_BYTES, put_object
+from accel.cache.freshness import PART_BYTES, put_object
 from accel.errors import AccelError, ObjectChangedError, StoreError
 from accel.options import Options, check_options
-from accel.store import runtime
-from accel.store.calls import see
-from accel.store.clients import Connector
-from accel.store.local_target import copy_bytes, write_beside
+from accel.store import io_loop
+from accel.store.client import Connector
+from accel.store.local_store import copy_bytes, write_beside
 from accel.store.location import parse_url
 from accel.store.range_store import Writer, is_weak
+from accel.store.tasks import see
 from accel.store.threads import FILES
-from accel.writing.preparation import Made, prepare, report_on
 from accel.writing.report import EmbedProgress, EmbedReport, warn_of_idle
 from accel.writing.source import LocalSource, RemoteSource, Source, open_local, open_remote
+from accel.writing.survey import Made, prepare, report_on
 from accel.writing.wanted import Indexes
 
 __all__ = ["embed", "embed_async"]
@@ -257,7 +257,7 @@ class _Job:
         if self.dst.scheme == "file":
             self._write_local(made, os.path.realpath("/" + self.dst.path), note)
         else:
-            runtime.run(self._write_object(made, note))
+            io_loop.run(self._write_object(made, note))
 
     def _write_local(self, made: Made, target: str, note: Callable[[int], None]) -> None:
         source, tail = made.original.source, made.tail

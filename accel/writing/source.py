@@ -11,12 +11,20 @@ from typing import Protocol
 from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.metrics import Metrics
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
-from accel.store import runtime
+from accel.store import io_loop
 from accel.store.client import Client
-from accel.store.faults import system_error
 from accel.store.location import Location
+from accel.store.request_errors import system_error
 
-__all__ = ["Identity", "LocalSource", "RemoteSource", "Source", "open_local", "open_remote"]
+__all__ = [
+    "HeldSource",
+    "Identity",
+    "LocalSource",
+    "RemoteSource",
+    "Source",
+    "open_local",
+    "open_remote",
+]
 
 
 class Source(Protocol):
@@ -133,7 +141,7 @@ class RemoteSource:
         return self.pin.size
 
     def read(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
-        return runtime.run(self.fetch(ranges)) if ranges else []
+        return io_loop.run(self.fetch(ranges)) if ranges else []
 
     async def fetch(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
         """`read`, on the I/O loop."""
@@ -188,9 +196,49 @@ def open_remote(client: Client, location: Location) -> RemoteSource:
     StoreError
         It cannot be read, or the store gives no etag to pin it by.
     """
-    tail = runtime.run(client.read_tail(location.path, 8, metrics=Metrics()))
+    tail = io_loop.run(client.read_tail(location.path, 8, metrics=Metrics()))
     if tail.size is None or tail.etag is None:
         raise StoreError(
             "the store gives no etag, so a copy of this object may mix two versions of it", path=str(location)
         )
     return RemoteSource(client, location, pin=ObjectId(location.path, tail.size, tail.etag))
+
+
+class HeldSource:
+    """Reads from another source, or from what was held of it."""
+
+    def __init__(self, source: Source, *, most_held: int) -> None:
+        self._source = source
+        self._most_held = most_held
+        self._start = 0
+        self._data = memoryview(b"")
+
+    @property
+    def name(self) -> str:
+        return self._source.name
+
+    @property
+    def size(self) -> int:
+        return self._source.size
+
+    @property
+    def window(self) -> int:
+        return self._source.window
+
+    def hold(self, start: int, end: int) -> None:
+        """Read a stretch once, if it is not too long: reads within it cost nothing until `release`."""
+        if 0 < end - start <= self._most_held:
+            [self._data] = self._source.read([(start, end)])
+            self._start = start
+
+    def release(self) -> None:
+        self._data = memoryview(b"")
+
+    def read(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        end = self._start + len(self._data)
+        if all(self._start <= a and b <= end for a, b in ranges):
+            return [self._data[a - self._start : b - self._start] for a, b in ranges]
+        return self._source.read(ranges)
+
+    def close(self) -> None:
+        self._source.close()

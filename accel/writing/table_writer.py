@@ -1,33 +1,312 @@
-"""`write_table`: a table as a Parquet file that is laid out for selective reading, indexes included."""
+"""A table in types that pyarrow can sort, cut and count, and the Arrow schema by which readers give its own again."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from numbers import Integral
-from typing import Any, BinaryIO, Protocol
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from accel.cache.written import PART_BYTES, put_object
+from accel.arrays import change_fields, integers, pack_bits, validity
+from accel.cache.freshness import PART_BYTES, put_object
+from accel.decode.dictionary_arrays import check_indices
 from accel.errors import AccelError, StoreError
+from accel.format.domain import Domain
+from accel.format.footer import ARROW_SCHEMA_KEY
 from accel.options import KIB, Options, check_options
-from accel.store import runtime
-from accel.store.clients import Connector
-from accel.store.local_target import write_beside
+from accel.predicate.kinds import Family, kind_of, native, plain_type
+from accel.store import io_loop
+from accel.store.client import Connector
+from accel.store.local_store import write_beside
 from accel.store.location import Location, parse_url
 from accel.store.range_store import Writer
-from accel.writing.blooms import BloomColumns, bloom_options
-from accel.writing.preparation import prepare, report_on
 from accel.writing.report import EmbedReport, warn_of_idle
-from accel.writing.sorting import SortBy, SortKey, read_ordering, sort_table, sorting_columns
 from accel.writing.source import LocalSource
-from accel.writing.storable import arrow_schema_pairs, storable
+from accel.writing.survey import prepare, report_on
 from accel.writing.wanted import Indexes
 
-__all__ = ["write_table"]
+if TYPE_CHECKING:
+    from pyarrow.parquet import SortingColumn
+
+__all__ = [
+    "BloomColumns",
+    "SortBy",
+    "SortKey",
+    "arrow_schema_pairs",
+    "bloom_options",
+    "read_ordering",
+    "sort_table",
+    "sorting_columns",
+    "storable",
+    "write_table",
+]
+
+# By ids: extension types that are written in Python have no hash.
+_VIEWED = {pa.string_view().id: pa.large_string(), pa.binary_view().id: pa.large_binary()}
+_SPELT_OUT = {
+    pa.string().id: pa.large_string(),
+    pa.large_string().id: pa.large_string(),
+    pa.binary().id: pa.large_binary(),
+    pa.large_binary().id: pa.large_binary(),
+}
+"""What entries of dictionaries become, of which there are more then."""
+
+
+def storable(table: pa.Table) -> pa.Table:
+    """The same values, some as another type.
+
+    Views of text and binary, at any depth, are what they are views of: pyarrow cannot take from views, nor from a
+    dictionary of them, nor count them, and cuts none inside a struct. Dictionaries inside structs that may be null are
+    decoded, since pyarrow does not count the structs' nulls among theirs; so the order of their entries is not kept.
+    Dictionaries that have an entry for null are decoded, since pyarrow does not write them.
+    """
+    fields, columns = [], []
+    for field, column in zip(table.schema, table.columns, strict=True):
+        # In two steps: pyarrow decodes no dictionary of views.
+        without_views = _changed(field, _without_views).type
+        to = _changed(field.with_type(without_views), _decoded).type
+        if pa.types.is_dictionary(to) and any(chunk.dictionary.null_count for chunk in column.chunks):
+            to = to.value_type
+        if pa.types.is_nested(to) and to != field.type:
+            column = check_indices(column)
+        for step in (without_views, to):
+            column = column if step == column.type else column.cast(step)
+        fields.append(field.with_type(to))
+        columns.append(column)
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields, metadata=table.schema.metadata))
+
+
+def _without_views(kind: pa.DataType, *, in_nulls: bool) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        entries = _without_views(kind.value_type, in_nulls=in_nulls)
+        return pa.dictionary(kind.index_type, entries, kind.ordered)
+    return _VIEWED.get(kind.id, kind)
+
+
+def _decoded(kind: pa.DataType, *, in_nulls: bool) -> pa.DataType:
+    return _SPELT_OUT.get(kind.value_type.id, kind) if in_nulls and pa.types.is_dictionary(kind) else kind
+
+
+class _Change(Protocol):
+    """What becomes of a type that has none inside it; `in_nulls` says that it is inside a struct that may be null."""
+
+    def __call__(self, kind: pa.DataType, *, in_nulls: bool) -> pa.DataType: ...
+
+
+def _changed(field: pa.Field, change: _Change, *, in_nulls: bool = False) -> pa.Field:
+    """The field with the types at its ends changed."""
+    kind = field.type
+    in_nulls = in_nulls or bool(field.nullable and pa.types.is_struct(kind))
+
+    def inside(part: pa.Field) -> pa.Field:
+        return _changed(part, change, in_nulls=in_nulls)
+
+    to = change_fields(kind, inside, keys=inside)
+    return field.with_type(change(kind, in_nulls=in_nulls) if to is None else to)
+
+
+def arrow_schema_pairs(original: pa.Schema, names: Sequence[str]) -> dict[str | bytes, bytes]:
+    """The footer's key-value pairs that pyarrow would write of a table of this schema, its columns named so."""
+    fields = [field.with_name(name) for field, name in zip(original, names, strict=True)]
+    schema = pa.schema(fields, metadata=original.metadata)
+    return {
+        **(original.metadata or {}),
+        ARROW_SCHEMA_KEY: base64.b64encode(schema.serialize().to_pybytes()),
+    }
+
+
+SortBy = str | Sequence[str | tuple[str, str]]
+
+_NAN = np.int64(0x7FF8 << 48)
+"""The bits of the NaN that Python, numpy and Arrow make."""
+_MAX = np.int64(2**63 - 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SortKey:
+    """A column to sort by."""
+
+    name: str
+    direction: str
+    """"ascending" or "descending"."""
+    leaf: int
+    """Its number among the file's columns."""
+    values: pa.ChunkedArray
+    """What pyarrow's sorter orders as the column is to be ordered. It passes over narrow decimals where there are
+    several keys, knows no half floats, dictionaries and UUIDs, puts NaN behind the numbers in either direction, and
+    takes -0.0 for 0.0."""
+    settled: bool
+    """Readers agree about the order: it has no NaN but the common one, which some put below all numbers."""
+
+
+def read_ordering(table: pa.Table, sort_by: SortBy) -> list[SortKey]:
+    """The columns that `sort_by` names.
+
+    Raises
+    ------
+    TypeError
+        These are not columns, or pairs of a column and a direction.
+    ValueError
+        A column is not there, or its type has no order; a direction is neither of the two.
+    """
+    keys = []
+    for name, direction in _pairs(sort_by):
+        at = table.schema.get_field_index(name)
+        if at < 0:
+            raise ValueError(f"sort_by: no column {name!r}, or more than one")
+        if direction not in ("ascending", "descending"):
+            raise ValueError(f"sort_by: {direction!r} is neither ascending nor descending")
+        kind = kind_of(table.schema.field(at).type)
+        if kind.domain is Domain.NONE and kind.family is not Family.NULL:
+            raise ValueError(
+                f"sort_by: column {name!r} is of type {table.schema.field(at).type}, which has no order"
+            )
+        leaf = sum(_count_leaves(field.type) for field in list(table.schema)[:at])
+        keys.append(_key(name, direction, leaf, table.column(at)))
+    return keys
+
+
+def _pairs(sort_by: SortBy) -> list[tuple[str, str]]:
+    given = [sort_by] if isinstance(sort_by, str) else sort_by
+    if not isinstance(given, Sequence):
+        raise _no_columns(sort_by)
+    pairs = []
+    for each in given:
+        match each:
+            case str():
+                pairs.append((each, "ascending"))
+            case [str() as name, str() as direction]:
+                pairs.append((name, direction))
+            case _:
+                raise _no_columns(sort_by)
+    return pairs
+
+
+def _no_columns(sort_by: object) -> TypeError:
+    return TypeError(
+        f'sort_by is a column, or a list of columns and pairs ("a", "descending"), not {sort_by!r}'
+    )
+
+
+def _count_leaves(kind: pa.DataType) -> int:
+    kind = plain_type(kind)
+    if not pa.types.is_nested(kind):
+        return 1
+    return sum(_count_leaves(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _key(name: str, direction: str, leaf: int, column: pa.ChunkedArray) -> SortKey:
+    parts, settled = [], True
+    for chunk in column.chunks or [pa.nulls(0, column.type)]:
+        values = native(_stored(chunk))
+        if pa.types.is_floating(values.type):
+            values, common = _ranks(values)
+            settled = settled and common
+        parts.append(values)
+    return SortKey(name, direction, leaf, pa.chunked_array(parts), settled)
+
+
+def _stored(array: pa.Array) -> pa.Array:
+    """Extensions as what the file holds of them: UUIDs as bytes, truth values of a byte as numbers."""
+    while isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    return array
+
+
+def _ranks(values: pa.Array) -> tuple[pa.Array, bool]:
+    """Integers in the order of doubles, -0.0 before 0.0 and NaN the greatest, and whether all NaN are the common one."""
+    numbers = integers(values)
+    bits = numbers.view(np.int64)
+    valid = validity(values)
+    nan = np.isnan(numbers) & valid
+    ranks = np.where(nan, _MAX, bits ^ ((bits >> 63) & _MAX))
+    nulls = None if bool(valid.all()) else pack_bits(valid)
+    ranked = pa.Array.from_buffers(pa.int64(), len(ranks), [nulls, pa.py_buffer(ranks)])
+    return ranked, bool((bits[nan] == _NAN).all())
+
+
+def sort_table(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
+    """The rows in the order of the keys; nulls last, equal rows as they were."""
+    if not keys:
+        return table
+    import pyarrow.compute as pc
+
+    names = [str(turn) for turn in range(len(keys))]
+    values = pa.Table.from_arrays([key.values for key in keys], names=names)
+    # pyarrow puts nulls last.
+    ordering = [(name, key.direction) for name, key in zip(names, keys, strict=True)]
+    return table.take(pc.sort_indices(values, sort_keys=ordering))
+
+
+def sorting_columns(keys: Sequence[SortKey], pyarrow_options: Mapping[str, Any]) -> list[SortingColumn]:
+    """What a file of the sorted table may say of its order: up to where readers could see another."""
+    import pyarrow.parquet as pq
+
+    told: list[SortingColumn] = []
+    for key in keys:
+        if not key.settled:
+            break
+        told.append(pq.SortingColumn(key.leaf, descending=key.direction == "descending", nulls_first=False))
+        if pyarrow_options.get("allow_truncated_timestamps"):
+            # Moments that are made equal are no more in the order of the keys behind.
+            break
+    return told
+
+
+BloomColumns = Sequence[str] | Mapping[str, float]
+"""Names of columns, or names and the chance of a false positive of each."""
+
+_CHANCE = 0.01
+
+
+def bloom_options(table: pa.Table, blooms: BloomColumns, *, row_group_size: int) -> dict[str, dict[str, Any]]:
+    """`bloom_filter_options` of pyarrow's writer.
+
+    A filter is of one row group, so the number of distinct values is that of the row group that has most.
+    Left to itself pyarrow assumes a million, which costs megabytes a column.
+
+    Raises
+    ------
+    TypeError
+        These are not names of columns.
+    ValueError
+        A column is not there, is boolean or nested, or a chance is not between 0 and 1.
+    """
+    names = [blooms] if isinstance(blooms, str) else blooms
+    if not isinstance(names, Sequence | Mapping) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"blooms is a list of columns, or a mapping of them to chances, not {blooms!r}")
+    found: dict[str, dict[str, Any]] = {}
+    for name in names:
+        at = table.schema.get_field_index(name)
+        if at < 0:
+            raise ValueError(f"blooms: no column {name!r}, or more than one")
+        kind = plain_type(table.schema.field(at).type)
+        if pa.types.is_boolean(kind) or pa.types.is_nested(kind) or pa.types.is_null(kind):
+            raise ValueError(f"blooms: column {name!r} is of type {kind}, which can have no bloom filter")
+        chance = blooms[name] if isinstance(blooms, Mapping) else _CHANCE
+        if not isinstance(chance, Real) or not 0 < chance < 1:
+            raise ValueError(f"blooms: {chance!r} is not a chance between 0 and 1")
+        found[name] = {"ndv": _most_distinct(table.column(at), row_group_size), "fpp": float(chance)}
+    return found
+
+
+def _most_distinct(column: pa.ChunkedArray, row_group_size: int) -> int:
+    most = 1
+    for start in range(0, len(column), row_group_size):
+        parts = column.slice(start, row_group_size).chunks
+        # pyarrow counts no dictionaries or extensions.
+        part = pa.chunked_array([native(each) for each in parts])
+        most = max(most, int(pc.count_distinct(part, mode="only_valid").as_py()))
+    return most
+
 
 _PAGE_ROWS = 10_000
 _PAGE_BYTES = 256 * KIB
@@ -250,7 +529,7 @@ def _target(location: Location, connector: Connector) -> Iterator[BinaryIO]:
         yield scratch
         size = scratch.seek(0, os.SEEK_END)
         try:
-            runtime.run(put_object(client, location.path, parts=_blocks(scratch.fileno(), size), size=size))
+            io_loop.run(put_object(client, location.path, parts=_blocks(scratch.fileno(), size), size=size))
         except AccelError as error:
             raise error.of(str(location)) from error.__cause__
 

@@ -32,7 +32,7 @@ _READ = (
 _STORE = "endpoint='http://127.0.0.1:9', region='us-east-1', access_key_id='a', secret_access_key='b', allow_http=True"
 _PEERS_S3 = f"{_PEER}; from obstore.store import S3Store; S3Store('bucket', config=dict({_STORE}))"
 _S3 = (
-    "import accel; accel.scan; from accel.store.clients import client_for; from accel.store.location import parse_url; "
+    "import accel; accel.scan; from accel.store.client import client_for; from accel.store.location import parse_url; "
     f"client_for(parse_url('s3://bucket/key'), storage_options=dict({_STORE}))"
 )
 BARE, IMPORTS = "python", "import pyarrow, pyarrow.parquet, obstore"

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from accel.format.thrift import read_struct
-from accel.format.thrift_value import I8, I16, I32, I64, LIST, STRUCT, ThriftList, write_struct
+from accel.format.thrift import I8, I16, I32, I64, LIST, STRUCT, ThriftList, read_struct, write_struct
 
 __all__ = ["Anatomy", "Lie"]
 

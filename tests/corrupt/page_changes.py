@@ -6,7 +6,7 @@ import copy
 import random
 from collections.abc import Callable
 
-from accel.format.thrift_value import encode_varint
+from accel.format.thrift import encode_varint
 from tests.corrupt.page_parts import Page
 
 __all__ = ["INDEXED", "change_page"]

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from accel.format.thrift import read_struct
-from accel.format.thrift_value import I32, I64, write_struct
+from accel.format.thrift import I32, I64, read_struct, write_struct
 
 __all__ = ["Page", "PageId", "Parts"]
 

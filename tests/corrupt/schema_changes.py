@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from accel.format.thrift import read_struct
-from accel.format.thrift_value import BINARY, I8, I16, I32, I64, LIST, STRUCT, ThriftList, write_struct
+from accel.format.thrift import BINARY, I8, I16, I32, I64, LIST, STRUCT, ThriftList, read_struct, write_struct
 
 __all__ = ["change_footer", "with_schema_of"]
 

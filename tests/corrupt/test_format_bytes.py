@@ -17,9 +17,8 @@ import pytest
 from accel.errors import AccelError, ParquetFormatError
 from accel.format.bounds import chunk_bounds, page_bounds
 from accel.format.footer import parse_footer, parse_tail
-from accel.format.page_header import parse_page_header
+from accel.format.page_header import parse_page_header, walk_pages
 from accel.format.page_index import parse_column_index, parse_offset_index
-from accel.format.page_runs import walk_pages
 from accel.format.thrift import read_struct
 from tests.unit.format.files import footer_of, parse, write
 

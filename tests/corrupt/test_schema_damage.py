@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 
 import accel
 from accel.decode.spark_types import spark_arrow_schema
-from accel.format.thrift import read_struct
-from accel.format.thrift_value import BINARY, write_struct
+from accel.format.thrift import BINARY, read_struct, write_struct
 from accel.testing import DictStore
 
 

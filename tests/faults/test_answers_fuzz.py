@@ -13,7 +13,7 @@ import pytest
 
 import accel
 from accel.options import Transport
-from accel.store import direct_store
+from accel.store import s3_store as direct_store
 from tests.faults.versions import WHERE, expected, version
 from tests.support.object_server import ObjectServer, Reply, server
 
@@ -151,7 +151,7 @@ async def plainly(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     yield
-    direct_store._aside.clear()
+    direct_store._left_to_obstore.clear()
 
 
 def settings_of(way: str, server: ObjectServer) -> tuple[str, dict[str, Any], Transport]:
@@ -228,6 +228,6 @@ async def test_whatever_a_server_answers(way: str, server: ObjectServer, large: 
         except BaseException as error:
             error.add_note(f"after {trouble.kinds}, {trouble.share}, {trouble.other is None}, {trouble.turn}")
             raise
-        direct_store._aside.clear()
+        direct_store._left_to_obstore.clear()
     assert told["1"] > 0
     assert set(told) - {str(name) for name in TRUTH}

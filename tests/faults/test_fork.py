@@ -11,8 +11,8 @@ import pytest
 PRELUDE = """
 import asyncio, multiprocessing, os, sys, threading
 from accel.errors import AccelError
-from accel.store import runtime
-from accel.store.clients import client_for
+from accel.store import io_loop
+from accel.store.client import client_for
 from accel.store.location import parse_url
 from accel.metrics import Metrics
 
@@ -22,7 +22,7 @@ def open_file(store=None):
 
 def blocking(store=None):
     client, path = open_file(store)
-    return len(runtime.run(client.read_tail(path, 5, metrics=Metrics())).data)
+    return len(io_loop.run(client.read_tail(path, 5, metrics=Metrics())).data)
 
 def own_loop(store=None):
     client, path = open_file(store)
@@ -31,7 +31,7 @@ def own_loop(store=None):
 def bridged(store=None):
     async def main():
         client, path = open_file(store)
-        return len((await runtime.bridge(client.read_tail(path, 5, metrics=Metrics()))).data)
+        return len((await io_loop.bridge(client.read_tail(path, 5, metrics=Metrics()))).data)
     return asyncio.run(main())
 
 def obstore_store():
@@ -126,7 +126,7 @@ async def wait():
         print("ended by", "the parent" if os.getpid() == parent else "the child", flush=True)
 def read():
     try:
-        runtime.run(wait())
+        io_loop.run(wait())
     except AccelError:  # the end of the process cancels it
         pass
 parent = os.getpid()

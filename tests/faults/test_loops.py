@@ -21,11 +21,10 @@ from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
-from accel.store import runtime
-from accel.store.calls import Call
-from accel.store.client import Client
-from accel.store.clients import client_for
+from accel.store import io_loop
+from accel.store.client import Client, client_for
 from accel.store.location import parse_url
+from accel.store.tasks import Call
 from accel.testing import DictStore
 
 BODY = bytes(i % 251 for i in range(1000))
@@ -59,31 +58,31 @@ async def where() -> asyncio.AbstractEventLoop:
 
 def test_everything_runs_on_the_one_loop() -> None:
     async def bridged() -> asyncio.AbstractEventLoop:
-        return await runtime.bridge(where())
+        return await io_loop.bridge(where())
 
-    loops = {runtime.run(where()), asyncio.run(bridged()), asyncio.run(bridged())}
+    loops = {io_loop.run(where()), asyncio.run(bridged()), asyncio.run(bridged())}
     with ThreadPoolExecutor(4) as pool:
-        loops |= set(pool.map(lambda _: runtime.run(where()), range(8)))
-    assert loops == {runtime.io_loop()}
+        loops |= set(pool.map(lambda _: io_loop.run(where()), range(8)))
+    assert loops == {io_loop.io_loop()}
 
 
 async def test_a_blocking_call_works_inside_a_running_loop() -> None:
-    assert runtime.run(where()) is not asyncio.get_running_loop()
+    assert io_loop.run(where()) is not asyncio.get_running_loop()
 
 
 def test_a_blocking_call_on_the_io_loop_itself_is_refused() -> None:
     async def nested() -> object:
-        return runtime.run(where())
+        return io_loop.run(where())
 
     with pytest.raises(AccelError, match="on its own I/O loop"):
-        runtime.run(nested())
+        io_loop.run(nested())
 
 
 def test_a_bridge_on_the_io_loop_itself_just_awaits() -> None:
     async def nested() -> object:
-        return await runtime.bridge(where())
+        return await io_loop.bridge(where())
 
-    assert runtime.run(nested()) is runtime.io_loop()
+    assert io_loop.run(nested()) is io_loop.io_loop()
 
 
 def test_one_client_serves_many_threads_and_loops() -> None:
@@ -94,10 +93,10 @@ def test_one_client_serves_many_threads_and_loops() -> None:
         return bytes((await client.read_tail("f", 10, metrics=Metrics())).data)
 
     async def several() -> list[bytes]:
-        return list(await asyncio.gather(*(runtime.bridge(read()) for _ in range(5))))
+        return list(await asyncio.gather(*(io_loop.bridge(read()) for _ in range(5))))
 
     def in_thread(number: int) -> list[bytes]:
-        return asyncio.run(several()) if number % 2 else [runtime.run(read()) for _ in range(5)]
+        return asyncio.run(several()) if number % 2 else [io_loop.run(read()) for _ in range(5)]
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(in_thread, range(16))) == [[BODY[-10:]] * 5] * 16
@@ -106,14 +105,14 @@ def test_one_client_serves_many_threads_and_loops() -> None:
 async def test_errors_come_through_with_their_type() -> None:
     client = client_for(parse_url("f", in_store=True), store=DictStore())
     with pytest.raises(ObjectNotFoundError):
-        await runtime.bridge(client.read_tail("f", 10, metrics=Metrics()))
+        await io_loop.bridge(client.read_tail("f", 10, metrics=Metrics()))
     with pytest.raises(ObjectNotFoundError):
-        runtime.run(client.read_tail("f", 10, metrics=Metrics()))
+        io_loop.run(client.read_tail("f", 10, metrics=Metrics()))
 
 
 async def test_cancelling_the_caller_cancels_the_work_and_waits_for_its_end() -> None:
     work = Work()
-    task = asyncio.ensure_future(runtime.bridge(work.wait()))
+    task = asyncio.ensure_future(io_loop.bridge(work.wait()))
     while not work.started.is_set():
         await asyncio.sleep(0.001)
     task.cancel()
@@ -136,25 +135,25 @@ async def test_what_fails_as_its_caller_goes_is_not_complained_about() -> None:
     async def listen(handler: Any) -> None:
         asyncio.get_running_loop().set_exception_handler(handler)
 
-    await runtime.bridge(listen(lambda loop, context: said.append(context)))
+    await io_loop.bridge(listen(lambda loop, context: said.append(context)))
     try:
-        caller = asyncio.create_task(runtime.bridge(fail()))
+        caller = asyncio.create_task(io_loop.bridge(fail()))
         await asyncio.sleep(0.02)
         caller.cancel()
         with pytest.raises(asyncio.CancelledError):
             await caller
         del caller
         gc.collect()
-        await runtime.bridge(asyncio.sleep(0))
+        await io_loop.bridge(asyncio.sleep(0))
     finally:
-        await runtime.bridge(listen(None))
+        await io_loop.bridge(listen(None))
     assert said == []
 
 
 async def test_cancelled_at_once_it_never_starts_or_ends_at_once() -> None:
     for _ in range(50):
         work = Work()
-        task = asyncio.ensure_future(runtime.bridge(work.wait()))
+        task = asyncio.ensure_future(io_loop.bridge(work.wait()))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -166,7 +165,7 @@ async def test_a_timeout_of_the_caller_reaches_the_work() -> None:
     work = Work()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
-            await runtime.bridge(work.wait())
+            await io_loop.bridge(work.wait())
     assert work.cancelled
 
 
@@ -174,7 +173,7 @@ def test_a_loop_that_ends_takes_its_work_with_it() -> None:
     work = Work()
 
     async def main() -> None:
-        task = asyncio.ensure_future(runtime.bridge(work.wait()))
+        task = asyncio.ensure_future(io_loop.bridge(work.wait()))
         while not work.started.is_set():
             await asyncio.sleep(0.001)
         del task  # asyncio.run cancels what is left
@@ -189,7 +188,7 @@ def test_a_loop_that_is_closed_midway_takes_its_work_with_it() -> None:
     loop.set_exception_handler(lambda loop, context: None)  # it complains of the task that it leaves
 
     async def begin() -> None:
-        tasks.append(asyncio.ensure_future(runtime.bridge(work.wait())))
+        tasks.append(asyncio.ensure_future(io_loop.bridge(work.wait())))
         while not work.started.is_set():
             await asyncio.sleep(0.001)
 
@@ -207,7 +206,7 @@ async def test_who_waits_is_there_until_its_end_though_nobody_else_holds_it() ->
     came = asyncio.Event()
 
     async def wait() -> None:
-        await runtime.bridge(work.wait())
+        await io_loop.bridge(work.wait())
         came.set()
 
     asyncio.ensure_future(wait())
@@ -231,13 +230,13 @@ def test_what_would_end_the_process_ends_the_call_alone(raised: BaseException, d
 
     slow = Work()
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(runtime.run, slow.wait())
+        waiting = pool.submit(io_loop.run, slow.wait())
         with pytest.raises(type(raised)) as caught:
-            runtime.run(group() if deep else fail())
+            io_loop.run(group() if deep else fail())
         slow.go.set()
         assert waiting.result(10) == "done"
     assert caught.value is raised
-    assert runtime.run(where()) is runtime.io_loop()
+    assert io_loop.run(where()) is io_loop.io_loop()
 
 
 @pytest.mark.parametrize("sent", [True, False], ids=["sent", "not sent"])
@@ -255,7 +254,7 @@ def test_an_interrupt_while_it_is_sent(sent: bool, monkeypatch: pytest.MonkeyPat
         patch.setattr(Call, "send", interrupted)
         coroutine = work.wait()
         with pytest.raises(KeyboardInterrupt):
-            runtime.run(coroutine)
+            io_loop.run(coroutine)
     assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
     assert (work.cancelled, work.ended.is_set()) == (sent, sent)
 
@@ -265,7 +264,7 @@ def test_a_cancellation_from_within_is_an_error_to_the_caller() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(AccelError, match="was cancelled"):
-        runtime.run(give_up())
+        io_loop.run(give_up())
 
 
 def test_context_variables_come_along() -> None:
@@ -275,14 +274,14 @@ def test_context_variables_come_along() -> None:
     async def look() -> str:
         return variable.get()
 
-    assert runtime.run(look()) == "mine"
+    assert io_loop.run(look()) == "mine"
 
 
 def test_two_callers_do_not_wait_for_each_other() -> None:
     slow = Work()
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(runtime.run, slow.wait())
-        assert runtime.run(where()) is runtime.io_loop()
+        waiting = pool.submit(io_loop.run, slow.wait())
+        assert io_loop.run(where()) is io_loop.io_loop()
         slow.go.set()
         assert waiting.result(5) == "done"
 
@@ -333,7 +332,7 @@ async def test_cancelled_at_every_turn_a_read_leaves_nothing_behind(turns: int) 
 
 INTERRUPTED = """
 import asyncio, sys, time
-from accel.store import runtime
+from accel.store import io_loop
 async def work():
     print("started", flush=True)
     try:
@@ -341,7 +340,7 @@ async def work():
     finally:
         print("ended", flush=True)
 try:
-    runtime.run(work())
+    io_loop.run(work())
 except KeyboardInterrupt:
     print("interrupted", flush=True)
     sys.exit(9)
@@ -362,9 +361,9 @@ def test_an_interrupt_cancels_the_work() -> None:
 async def test_nothing_is_left_behind() -> None:
     work = Work()
     work.go.set()
-    assert await runtime.bridge(work.wait()) == "done"
+    assert await io_loop.bridge(work.wait()) == "done"
 
     async def others() -> list[Any]:
         return [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
 
-    assert await runtime.bridge(others()) == []
+    assert await io_loop.bridge(others()) == []

@@ -22,9 +22,9 @@ import pytest
 import accel
 from accel.errors import StoreError
 from accel.ranges import ByteRange, Suffix
-from accel.store import runtime
-from accel.store.faults import IncompleteBodyError
+from accel.store import io_loop
 from accel.store.range_store import ObjectEntry, Payload
+from accel.store.request_errors import IncompleteBodyError
 from accel.testing import DictStore, Layout, write_file
 
 ROWS, FILES = 120, 4
@@ -103,7 +103,6 @@ def question(rng: random.Random, store: Wild, cache: Any, source: Source) -> tup
         max_gap_bytes=rng.choice([0, None]),
         max_attempts=rng.choice([1, 4]),
         backoff_base=0.001,
-        hedge_floor=0.001,
     )
     scan = accel.scan(source, " OR ".join(ranges), store=store, cache=cache, options=options)
     return scan, first, stop
@@ -196,10 +195,10 @@ def test_one_version_or_an_error_and_nothing_left(seed: int, source: Source) -> 
             await asyncio.sleep(0.02)
         return len(asyncio.all_tasks()) - 1
 
-    assert runtime.run(left()) == 0
+    assert io_loop.run(left()) == 0
     assert store.under_way == 0
     if cache is not None:
-        assert (len(cache.shared_reads), len(cache.flights)) == (0, 0)
+        assert len(cache.single_flight) == 0
 
 
 class Late(DictStore):

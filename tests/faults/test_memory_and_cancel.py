@@ -21,7 +21,7 @@ import pytest
 import accel
 from accel import memory
 from accel.ranges import ByteRange, Suffix
-from accel.store import runtime
+from accel.store import io_loop
 from accel.store.range_store import Payload, RangeStore
 from accel.testing import DictStore, LatencyStore, Layout, RecordingStore, table, write_file
 from accel.testing.stores import StoreWrapper
@@ -116,7 +116,7 @@ def tasks_left() -> int:
             await asyncio.sleep(0)
         return len([t for t in asyncio.all_tasks() if t is not asyncio.current_task()])
 
-    return runtime.run(count())
+    return io_loop.run(count())
 
 
 # Memory.
@@ -332,7 +332,7 @@ def test_collecting_an_abandoned_iterator_on_the_io_loop_itself(paged: bytes) ->
     try:
         del batches, cycle
         assert abandoned() is not None
-        runtime.run(collect())
+        io_loop.run(collect())
     finally:
         gc.enable()
     assert abandoned() is None

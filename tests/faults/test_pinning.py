@@ -9,8 +9,8 @@ from accel.metrics import Metrics
 from accel.options import Options
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Suffix, Want
 from accel.store.client import Client
-from accel.store.faults import IncompleteBodyError, ShortObjectError
 from accel.store.range_store import ObjectEntry
+from accel.store.request_errors import IncompleteBodyError, ShortObjectError
 from accel.testing import CutBody, DictStore, FaultStore, OtherVersion
 
 OLD = bytes(i % 251 for i in range(1000))

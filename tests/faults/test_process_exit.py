@@ -24,8 +24,8 @@ RUNS = int(os.environ.get("ACCEL_STRESS", "200" if os.environ.get("CI") else "40
 PROGRAM = """
 import asyncio, sys, time
 from obstore.store import LocalStore
-from accel.store import runtime
-from accel.store.clients import client_for
+from accel.store import io_loop
+from accel.store.client import client_for
 from accel.store.location import parse_url
 from accel.metrics import Metrics
 
@@ -39,28 +39,28 @@ async def many():
     await asyncio.gather(*(one(str(i % 4)) for i in range(20)))
 
 async def cancelled():
-    task = asyncio.ensure_future(runtime.bridge(many()))
+    task = asyncio.ensure_future(io_loop.bridge(many()))
     await asyncio.sleep(0.001)
     task.cancel()
     await asyncio.wait([task])
 
 async def bridged():
-    await asyncio.gather(*(runtime.bridge(one(str(i % 4))) for i in range(20)))
+    await asyncio.gather(*(io_loop.bridge(one(str(i % 4))) for i in range(20)))
 
 match mode:
-    case "blocking": runtime.run(many())
+    case "blocking": io_loop.run(many())
     case "bridged": asyncio.run(bridged())
     case "own loop": asyncio.run(many())
     case "cancelled": asyncio.run(cancelled())
     case "long ago":
-        runtime.run(many())
+        io_loop.run(many())
         time.sleep(0.05)
     case "interpreter held":
         numbers = [(i * 7919) % 600011 for i in range(300000)]
-        runtime.run(many())
+        io_loop.run(many())
         numbers.sort()
     case "left running":
-        asyncio.run_coroutine_threadsafe(many(), runtime.io_loop())
+        asyncio.run_coroutine_threadsafe(many(), io_loop.io_loop())
 sys.exit(7)
 """
 MODES = ("blocking", "bridged", "own loop", "cancelled", "long ago", "interpreter held", "left running")
@@ -94,8 +94,8 @@ def test_every_run_ends_with_its_own_status(tmp_path: pathlib.Path) -> None:
 
 WAITS = """
 import asyncio, sys, threading, time
-from accel.store import runtime
-from accel.store.obstore_calls import watched
+from accel.store import io_loop
+from accel.store.tasks import tracked
 
 async def idle():
     pass
@@ -106,13 +106,13 @@ def hold(call, seconds):
 class Call:
     pass
 
-runtime.run(idle())
+io_loop.run(idle())
 if sys.argv[1] != "none":
-    call = watched(Call())
+    call = tracked(Call())
     threading.Thread(target=hold, args=(call, float(sys.argv[1])), daemon=True).start()
     del call
 began = time.monotonic()
-runtime._shut_down()
+io_loop._shut_down()
 print(round(time.monotonic() - began, 3))
 """
 
@@ -130,7 +130,7 @@ def test_the_end_waits_for_threads_that_hold_a_call_and_not_for_ever(
 
 DRAINED = """
 import asyncio
-from accel.store import runtime
+from accel.store import io_loop
 
 class Session:
     async def close(self):
@@ -145,12 +145,12 @@ async def ends_slowly():
         print("ended", flush=True)
 
 async def begin():
-    runtime.at_shutdown(session.close)
+    io_loop.at_shutdown(session.close)
     tasks.append(asyncio.ensure_future(ends_slowly()))
     await asyncio.sleep(0)
 
 session, tasks = Session(), []
-runtime.run(begin())
+io_loop.run(begin())
 """
 
 
@@ -161,17 +161,17 @@ def test_what_still_runs_ends_and_sessions_are_closed() -> None:
 
 STUCK = """
 import asyncio
-from accel.store import runtime
+from accel.store import io_loop
 
 class Session:
     async def close(self):
         await asyncio.sleep(100)
 
 async def begin():
-    runtime.at_shutdown(session.close)
+    io_loop.at_shutdown(session.close)
 
 session = Session()
-runtime.run(begin())
+io_loop.run(begin())
 """
 
 
@@ -252,12 +252,12 @@ def test_a_call_that_never_returns_does_not_keep_the_process() -> None:
 
 HTTP = """
 import sys
-from accel.store import runtime
-from accel.store.clients import client_for
+from accel.store import io_loop
+from accel.store.client import client_for
 from accel.store.location import parse_url
 from accel.metrics import Metrics
 url = parse_url(sys.argv[1])
-tail = runtime.run(client_for(url).read_tail(url.path, 5, metrics=Metrics()))
+tail = io_loop.run(client_for(url).read_tail(url.path, 5, metrics=Metrics()))
 print(bytes(tail.data).decode())
 sys.exit(7)
 """
@@ -311,7 +311,7 @@ def test_a_daemon_thread_that_scans_ends_with_the_process_and_without_a_word(tmp
 
 def test_an_unhandled_error_keeps_its_status() -> None:
     program = (
-        "from accel.store import runtime\nasync def fail(): raise KeyError('mine')\nruntime.run(fail())\n"
+        "from accel.store import io_loop\nasync def fail(): raise KeyError('mine')\nio_loop.run(fail())\n"
     )
     done = ended(program)
     assert done.returncode == 1
@@ -325,12 +325,12 @@ def test_reading_a_local_file_does_not_load(module: str, tmp_path: pathlib.Path)
     (tmp_path / "f").write_bytes(bytes(100))
     program = (
         "import sys\n"
-        "from accel.store import runtime\n"
-        "from accel.store.clients import client_for\n"
+        "from accel.store import io_loop\n"
+        "from accel.store.client import client_for\n"
         "from accel.store.location import parse_url\n"
         "from accel.metrics import Metrics\n"
         "url = parse_url(sys.argv[1])\n"
-        "tail = runtime.run(client_for(url).read_tail(url.path, 5, metrics=Metrics()))\n"
+        "tail = io_loop.run(client_for(url).read_tail(url.path, 5, metrics=Metrics()))\n"
         "assert tail.size == 100\n"
         "print(sys.argv[2] in sys.modules)\n"
     )

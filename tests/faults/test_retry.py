@@ -11,7 +11,7 @@ from accel.metrics import Metrics
 from accel.options import Options
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Suffix, Want
 from accel.store.client import Client
-from accel.store.retry import Retry
+from accel.store.fetch import Retry
 from accel.testing import (
     Attempt,
     CutBody,

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
+from accel import coalesce
 from accel.options import KIB
-from accel.planning import coalesce
 from accel.ranges import ByteRange
 from accel.store.network import Network
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
@@ -43,9 +43,7 @@ def store(data: bytes) -> RecordingStore:
 
 def scan(store: Any, where: str | None = None, **options: Any) -> accel.Scan:
     """Nothing is asked for twice, late as an answer may be."""
-    return accel.scan(
-        PATH, where, store=store, cache=accel.Cache(), options=accel.Options(hedge_share=0, **options)
-    )
+    return accel.scan(PATH, where, store=store, cache=accel.Cache(), options=accel.Options(**options))
 
 
 def asked(store: RecordingStore) -> list[ByteRange]:
@@ -87,7 +85,7 @@ def test_the_filter_of_two_phases_goes_over_many_responses(
 @pytest.mark.parametrize("piece_bytes", [1 << 20, 8 << 20])
 @pytest.mark.parametrize("limit", [None, ROWS])
 def test_prediction_is_fact(store: RecordingStore, data: bytes, piece_bytes: int, limit: int | None) -> None:
-    cache, options = accel.Cache(), accel.Options(piece_bytes=piece_bytes, hedge_share=0)
+    cache, options = accel.Cache(), accel.Options(piece_bytes=piece_bytes)
     predicted = accel.scan(PATH, limit=limit, store=store, cache=cache, options=options).explain()
     found = accel.scan(PATH, limit=limit, store=store, cache=cache, options=options)
     assert found.to_table().equals(pq.read_table(io.BytesIO(data)))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import accel
-from accel.store import runtime
+from accel.store import io_loop
 from accel.testing import DictStore, Layout, bench_table, write_bench_file, write_file
 
 PROMISED = 0.005
@@ -27,7 +27,7 @@ class Monitor:
 
     def __init__(self) -> None:
         self.longest: dict[str, float] = {}
-        self._loop = runtime.io_loop()
+        self._loop = io_loop.io_loop()
         self._collecting = 0.0
         self._collected = 0.0
 

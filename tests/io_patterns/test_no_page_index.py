@@ -13,8 +13,7 @@ import accel
 from accel.format.footer import parse_footer
 from accel.format.model import FileMetadata, OffsetIndex
 from accel.format.page_index import parse_offset_index
-from accel.format.thrift import read_struct
-from accel.format.thrift_value import write_struct
+from accel.format.thrift import read_struct, write_struct
 from accel.planning import remembered
 from accel.ranges import ByteRange
 from accel.reader import task_reads

@@ -227,9 +227,9 @@ def test_without_a_cache_nothing_is_remembered(store: RecordingStore) -> None:
 def test_what_is_remembered_counts_as_memory(store: RecordingStore) -> None:
     cache = no_data()
     ask(store, "code = 80009", cache).to_table()
-    before = cache.stats().nbytes
+    before = cache.stats().result_nbytes
     ask(store, "code BETWEEN 80000 AND 80199", cache).to_table()
-    assert 200 * 16 < cache.stats().nbytes - before < 200 * 16 + 4096
+    assert 200 * 16 < cache.stats().result_nbytes - before < 200 * 16 + 4096
 
 
 VALUES = [*range(-1, 60), 7.5, 30.0, 1e9]

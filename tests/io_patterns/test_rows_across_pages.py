@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
-from accel.format.thrift import read_struct
-from accel.format.thrift_value import write_struct
+from accel.format.thrift import read_struct, write_struct
 from accel.testing import DictStore, Layout, RecordingStore, write_file
 from tests.support.file_steps import Bytes, split_rows
 

@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
-from accel.format.thrift import read_struct
-from accel.format.thrift_value import BINARY, I32, I64, LIST, STRUCT, Struct, ThriftList, write_struct
+from accel.format.thrift import BINARY, I32, I64, LIST, STRUCT, Struct, ThriftList, read_struct, write_struct
 from accel.testing import DictStore, Layout, write_file
 from tests.corrupt.anatomy import Anatomy
 

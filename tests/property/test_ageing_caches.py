@@ -197,7 +197,7 @@ def found(source: Any, asked: dict[str, Any], verb: str) -> Any:
 
 def unsaid(cache: accel.Cache) -> int:
     """Bytes that the handles hold and the cache was not told of."""
-    entries = cache._entries
+    entries = cache._metadata
     held = [
         (one.nbytes, entries._Cache__size[key]) for key, one in entries.items() if isinstance(one, FileHandle)
     ]

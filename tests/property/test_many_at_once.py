@@ -1,5 +1,4 @@
-"""Many questions at once, whose pages are decompressed together: to each the answer that it has by itself, and of a
-damaged file the same error."""
+"""Many questions at once: to each the answer that it has by itself, and for a damaged file the same error."""
 
 from __future__ import annotations
 
@@ -15,8 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
-from accel.decode import chunks
-from accel.decode.chunks import SinglePage, Unpacked
 from accel.testing import DictStore
 from tests.property.test_stacks import KINDS, _damage, _plain
 
@@ -89,18 +86,18 @@ def answers(data: bytes, asked: Sequence[dict[str, Any]], *, at_once: bool) -> l
     return asyncio.run(ask())
 
 
+def is_refused(data: bytes) -> bool:
+    """Whether pyarrow finds the file damaged."""
+    try:
+        pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True).read()
+    except (pa.ArrowException, OSError):
+        return True
+    return False
+
+
 @pytest.mark.parametrize("part", range(6))
-def test_at_once_as_one_by_one(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accel.reader.unpacking._FEWEST", 2)
+def test_at_once_as_one_by_one(part: int) -> None:
     seen = Counter[str]()
-    real = chunks.unpack_pages
-
-    def looked_at(pages: Sequence[SinglePage]) -> list[Unpacked | None]:
-        found = real(pages)
-        seen.update("left" if one is None else "together" for one in found)
-        return found
-
-    monkeypatch.setattr(chunks, "unpack_pages", looked_at)
     rng = random.Random(SEED + part)
     for _ in range(FILES):
         data = file_of(rng)
@@ -117,8 +114,9 @@ def test_at_once_as_one_by_one(part: int, monkeypatch: pytest.MonkeyPatch) -> No
                 # Who reads a whole chunk meets damage that others, who have been told where its pages are, do not.
                 if mine != other:
                     assert {mine[0], other[0]} == {"error"} or due in (mine, other)
-                    assert "error" in (mine[0], other[0])
-    assert min(seen["together"], seen["rows"], seen["error"]) > 5
+                    # A value may be damaged where no checksum shows it: whoever reads its page for another's damage meets it.
+                    assert "error" in (mine[0], other[0]) or is_refused(broken)
+    assert min(seen["rows"], seen["error"]) > 5
 
 
 def test_a_damaged_page_is_told_by_who_wants_it() -> None:

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from accel.errors import ParquetFormatError
 from accel.format.model import PageTable
-from accel.format.page_header import parse_page_header
-from accel.format.page_runs import walk_chunks, walk_pages
+from accel.format.page_header import parse_page_header, walk_chunks, walk_pages
 from accel.format.thrift import BINARY, I32, STRUCT, write_struct
 
 _INNER: list[tuple[int, int, dict[int, Any]]] = [

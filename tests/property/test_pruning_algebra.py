@@ -23,7 +23,6 @@ from accel.arrays import bools, mask, validity
 from accel.format.domain import Bounds, Domain
 from accel.predicate.bind import bind
 from accel.predicate.evaluate import outcome
-from accel.predicate.evidence import Evidence
 from accel.predicate.expr import (
     And,
     Column,
@@ -40,7 +39,7 @@ from accel.predicate.expr import (
     Or,
     Ticks,
 )
-from accel.predicate.prune import prune
+from accel.predicate.prune import Evidence, prune
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "oracle"))
 import rowwise

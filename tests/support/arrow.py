@@ -39,14 +39,19 @@ def as_text(table: pa.Table) -> str:
 def _plain(column: Any) -> list[Any]:
     try:
         return column.to_pylist()  # type: ignore[no-any-return]
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, OverflowError, ValueError):
+        # Python has no objects for some dates and times, either.
         return column.cast(_as_bytes(column.type)).to_pylist()  # type: ignore[no-any-return]
 
 
 def _as_bytes(kind: pa.DataType) -> pa.DataType:
-    """The type with bytes for text, which may not be UTF-8."""
-    if pa.types.is_string(kind):
+    """The type with bytes for text, which may not be UTF-8, and numbers for dates and moments."""
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return pa.binary()
+    if pa.types.is_date32(kind):
+        return pa.int32()
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_as_bytes(field.type)) for field in kind])
     return pa.list_(_as_bytes(kind.value_type)) if pa.types.is_list(kind) else kind

@@ -22,7 +22,7 @@ from accel.errors import (
     redact,
     refuse_unforeseen,
 )
-from accel.store.faults import ObjectGoneError
+from accel.store.request_errors import ObjectGoneError
 
 KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, AccelError)]
 BUILTIN = {

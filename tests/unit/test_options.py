@@ -21,10 +21,8 @@ MAY_BE_ZERO = {
     "max_gap_bytes",
     "inline_decode_bytes",
     "probe_min_bytes",
-    "hedge_share",
-    "hedge_floor",
 }
-MAY_BE_INFINITE = {"backoff_max", "hedge_factor", "hedge_floor"}
+MAY_BE_INFINITE = {"backoff_max"}
 
 
 @pytest.mark.parametrize("value", ["5s", None, True, b"1"], ids=repr)

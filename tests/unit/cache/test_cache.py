@@ -147,7 +147,7 @@ async def test_one_load_serves_all() -> None:
     tasks = await start(cache, source, 5)
     source.go.set()
     assert await asyncio.gather(*tasks) == [7] * 5
-    assert (cache.get("k"), source.calls, len(cache.flights)) == (7, 1, 0)
+    assert (cache.get("k"), source.calls, len(cache.single_flight)) == (7, 1, 0)
 
 
 async def test_a_value_that_does_not_fit_is_handed_out_all_the_same() -> None:
@@ -212,7 +212,7 @@ async def test_the_last_cancelled_waiter_ends_the_load() -> None:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert (source.calls, source.cancelled) == (1, 1)
-    assert len(cache.flights) == 0
+    assert len(cache.single_flight) == 0
     source.go.set()
     assert await cache.load("k", source.load) == 7
     assert source.calls == 2
@@ -239,20 +239,21 @@ async def test_who_asks_while_a_load_is_being_ended_begins_anew() -> None:
     (later,) = await start(cache, source, 1)  # nothing of the new load ended with the other
     source.go.set()
     assert await asyncio.gather(late, later) == [7, 7]
-    assert (source.calls, source.cancelled, len(cache.flights)) == (2, 1, 0)
+    assert (source.calls, source.cancelled, len(cache.single_flight)) == (2, 1, 0)
 
 
 async def test_one_cancelled_waiter_leaves_a_load_to_who_leads_it() -> None:
     cache, source = Cache(memory=100), Source()
-    led = cache.flights.lead("k")
+    led = cache.single_flight.lead("k")
     assert led is not None
     (waiter,) = await start(cache, source, 1)
     waiter.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiter
-    assert (led.cancelled(), cache.flights.join("k") is led) == (False, True)
-    cache.flights.land("k", led, value=7)
-    assert (led.result(), source.calls, len(cache.flights)) == (7, 0, 0)
+    assert (led.cancelled(), cache.single_flight.join("k") is led) == (False, True)
+    cache.single_flight.land(led, value=7)
+    await settle()
+    assert (led.result(), source.calls, len(cache.single_flight)) == (7, 0, 0)
 
 
 async def test_clear_during_a_load() -> None:
@@ -280,14 +281,3 @@ def test_two_loops_do_not_share_a_load_but_do_share_its_value() -> None:
         thread.join()
     assert values == [7] * 4
     assert cache.stats().entries == 1
-
-
-def test_a_question_is_met_once_it_was_asked() -> None:
-    cache = Cache()
-    assert [cache.meet(7), cache.meet(7), cache.meet(8), cache.meet(7)] == [False, True, False, True]
-    cache.clear()
-    assert not cache.meet(7)
-    # The oldest of thousands are forgotten.
-    assert not any(cache.meet(mark) for mark in range(10, 5000))
-    assert cache.meet(4999)
-    assert not cache.meet(10)

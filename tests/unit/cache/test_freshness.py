@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from accel.cache.cache import Cache
-from accel.cache.freshness import HeldFiles
+from accel.cache.freshness import MetadataFreshness
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.planning.file_entry import FileEntry
@@ -18,7 +18,7 @@ from accel.testing import DictStore
 
 
 @pytest.mark.parametrize(
-    ("etag", "listed_size", "listed_etag", "vouched"),
+    ("etag", "listed_size", "listed_etag", "usable"),
     [
         pytest.param('"v1"', None, None, True, id="not listed"),
         pytest.param('"v1"', 100, None, True, id="of its size"),
@@ -30,13 +30,13 @@ from accel.testing import DictStore
     ],
 )
 def test_a_young_handle_is_used_unless_a_listing_shows_another_file(
-    etag: str | None, listed_size: int | None, listed_etag: str | None, vouched: bool
+    etag: str | None, listed_size: int | None, listed_etag: str | None, usable: bool
 ) -> None:
-    held = HeldFiles(Cache(max_age=60), Metrics())
+    freshness = MetadataFreshness(Cache(max_age=60), Metrics())
     client = Client(DictStore(), root="store:", token="t", options=Options())
     handle: Any = SimpleNamespace(id=ObjectId("f", 100, etag), etag=etag, size=100, checked_at=1000.0)
     file = FileEntry("store:", "f", "f", listed_size, listed_etag, ())
-    assert held.vouched(client, handle, file=file, now=1001.0) is vouched
+    assert freshness.is_usable(client, handle, file=file, now=1001.0) is usable
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,9 @@ def test_a_young_handle_is_used_unless_a_listing_shows_another_file(
     ],
 )
 def test_a_listing_is_a_check_of_when_it_was_begun(listed_at: float, now: float, checked_at: float) -> None:
-    held = HeldFiles(Cache(max_age=60), Metrics())
+    freshness = MetadataFreshness(Cache(max_age=60), Metrics())
     client = Client(DictStore(), root="store:", token="t", options=Options())
     handle: Any = SimpleNamespace(id=ObjectId("f", 100, '"v1"'), etag='"v1"', size=100, checked_at=1000.0)
-    held.note_listing(listed_at)
-    assert held.vouched(client, handle, file=FileEntry("store:", "f", "f", 100, '"v1"', ()), now=now)
+    freshness.note_listing(listed_at)
+    assert freshness.is_usable(client, handle, file=FileEntry("store:", "f", "f", 100, '"v1"', ()), now=now)
     assert handle.checked_at == checked_at

@@ -9,10 +9,10 @@ import pytest
 
 from accel.cache.cache import Cache
 from accel.cache.pinned_reads import PinnedReads
+from accel.coalesce import Merging
 from accel.errors import ObjectChangedError, StoreError
 from accel.metrics import Metrics
 from accel.options import Options
-from accel.planning.coalesce import Merging
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
 from accel.store.client import Client
 from accel.testing import DictStore, FaultStore, RecordingStore, Status
@@ -59,6 +59,12 @@ class Bench:
         found = [(r.start, r.end) for r in self.store.fetched("f")]
         self.store.clear()
         return found
+
+
+def cached(bench: Bench, *spans: tuple[int, int]) -> list[bool]:
+    """Whether each span is cached whole."""
+    tier = bench.cache.byte_tier
+    return [tier.missing("t", bench.file, ByteRange(*span)) is None for span in spans]
 
 
 def want(start: int, end: int, kind: Kind = Kind.PAGE) -> Want:
@@ -151,35 +157,23 @@ async def test_a_read_of_more_than_its_share_is_kept_at_once_where_there_is_room
     assert await bench.read((4000, 5001)) == 1  # but is known now
     assert await bench.read((4000, 5001)) == 0
     other = ObjectId("other", 30_000, '"1"')
-    bench.cache.data_tier.keep("t", other, 0, memoryview(bytes(27_000)))
+    bench.cache.byte_tier.put("t", other, 0, memoryview(bytes(27_000)))
     for number in range(3):
         bench.metrics = Metrics()
         assert await bench.read((10_000, 11_500)) == (0 if number == 2 else 1)
-    held = bench.cache.data_tier._versions["t", "f"].items
-    assert [(s.start, s.end) for s in held] == [*spans, (4000, 5001), (10_000, 11_500)]
+    assert all(cached(bench, *spans, (4000, 5001), (10_000, 11_500)))
     assert bench.cache.stats().data_evictions == 0
-
-
-async def test_what_overlaps_a_large_read_is_kept_and_the_rest_is_not() -> None:
-    bench = Bench()
-    bench.cache = Cache(data=16 * 1000)
-    await bench.read((0, 2000), (5000, 7000))
-    await bench.read((500, 2500), (8000, 9000))
-    bench.asked()
-    await bench.read((0, 2500), (8000, 9000))
-    assert bench.asked() == [(0, 500), (8000, 9000)]
 
 
 async def test_small_reads_of_one_scan_are_kept_up_to_its_share() -> None:
     bench = Bench()
     bench.cache = Cache(data=1_000_000)
     spans = [(at, at + 10_000) for at in range(0, 300_000, 10_000)]
-    for kept in (spans[:12], spans):
+    for stored in (12, 30):
         bench.metrics = Metrics()
         for span in spans:
             await bench.read(span)
-        held = bench.cache.data_tier._versions["t", "f"].items
-        assert [(s.start, s.end) for s in held] == kept
+        assert cached(bench, *spans) == [True] * stored + [False] * (30 - stored)
     bench.asked()
     for span in spans:
         assert await bench.read(span) == 0
@@ -190,7 +184,7 @@ async def test_a_scan_of_more_than_half_is_never_kept() -> None:
     bench = Bench()
     bench.cache = Cache(data=1_000_000)
     other = ObjectId("other", 600_000, '"1"')
-    bench.cache.data_tier.keep("t", other, 0, memoryview(bytes(500_000)))  # else its beginning were
+    bench.cache.byte_tier.put("t", other, 0, memoryview(bytes(500_000)))  # else its beginning were
     spans = [(at, at + 20_000) for at in range(0, 600_000, 20_000)]
     for _ in range(3):
         for span in spans:
@@ -215,55 +209,20 @@ async def test_dictionaries_of_a_scan_are_kept_with_its_data() -> None:
 
 
 @pytest.mark.parametrize("length", [10_000, 900_000])
-async def test_no_more_is_kept_alive_than_is_counted(length: int) -> None:
-    """A part of a merged answer is a copy; a long answer of its own is kept as it came."""
-    bench = Bench()
-    spans = [(0, length), (length, 2 * length)]
-    await bench.read(*spans)  # adjacent: merged into one answer
-    await bench.read((2 * length, 2 * length + 10))
-    await bench.read((1_900_000, 1_900_010))
-    segments = bench.cache.data_tier._versions["t", "f"].items
-    assert [memoryview(s.data.obj).nbytes for s in segments] == [s.end - s.start for s in segments]
-
-
-@pytest.mark.parametrize(
-    ("spans", "segments"),
-    [
-        pytest.param([(0, 300_000), (300_000, 900_000)], [(0, 900_000)], id="all of an answer, as it came"),
-        pytest.param(
-            [(0, 200_000), (200_000, 400_000)], [(0, 200_000), (200_000, 400_000)], id="a short one"
-        ),
-        pytest.param(
-            [(0, 600_000), (700_000, 800_000)], [(0, 600_000), (700_000, 800_000)], id="two answers"
-        ),
-    ],
-)
-async def test_a_known_read_is_kept_as_it_came_where_nothing_else_came(
-    spans: list[tuple[int, int]], segments: list[tuple[int, int]]
-) -> None:
-    bench = Bench()
-    bench.cache = Cache(data=4_000_000)
-    bench.merging = Merging(max_gap_bytes=0, max_coalesced_bytes=1 << 20)
-    for _ in range(2):
-        assert await bench.read(*spans) == 1
-    held = bench.cache.data_tier._versions["t", "f"].items
-    assert [(s.start, s.end) for s in held] == segments
-    assert [memoryview(s.data.obj).nbytes for s in held] == [s.end - s.start for s in held]
-    assert [bytes(s.data) for s in held] == [DATA[s.start : s.end] for s in held]
-    assert await bench.read(*spans) == 0
-
-
-async def test_a_known_read_lets_go_of_gaps_and_of_what_is_not_known() -> None:
-    """Answers that hold more than what is kept are copied from."""
+@pytest.mark.parametrize("times", [1, 2])
+async def test_no_more_is_kept_alive_than_is_counted(length: int, times: int) -> None:
+    """A part of a merged answer is a copy."""
     bench = Bench()
     bench.cache = Cache(data=4_000_000)
     bench.merging = Merging(max_gap_bytes=1000, max_coalesced_bytes=1 << 20)
-    await bench.read((0, 300_000), (300_100, 600_000))
-    await bench.read((0, 300_000), (300_100, 600_000), (600_000, 700_000))
-    assert bench.asked() == [(0, 600_000), (0, 700_000)]
-    held = bench.cache.data_tier._versions["t", "f"].items
-    assert [(s.start, s.end) for s in held] == [(0, 300_000), (300_100, 600_000)]
-    assert [memoryview(s.data.obj).nbytes for s in held] == [300_000, 299_900]
+    spans = [(0, length), (length, 2 * length), (2 * length + 100, 2 * length + 110)]
+    for _ in range(times):
+        bench.metrics = Metrics()
+        await bench.read(*spans)
+    for cached_range in bench.cache.byte_tier.find("t", bench.file, [ByteRange(*span) for span in spans]):
+        for part in cached_range.before:
+            assert memoryview(part.obj).nbytes == part.nbytes
+    assert bench.cache.stats().data_nbytes <= 2 * length + 10 + 3 * 256
 
 
 async def test_one_request_for_all_who_want_the_same() -> None:
@@ -272,7 +231,7 @@ async def test_one_request_for_all_who_want_the_same() -> None:
     assert trips == [1] * 256
     assert bench.asked() == [(0, 100), (500, 600)]
     assert bench.metrics.requests == 2
-    assert len(bench.cache.flights) == 0
+    assert len(bench.cache.single_flight) == 0
 
 
 async def test_a_failure_leaves_nothing_behind() -> None:
@@ -287,7 +246,7 @@ async def test_a_failure_leaves_nothing_behind() -> None:
     )
     assert [type(outcome) for outcome in outcomes] == [StoreError] * 3
     assert bench.cache.stats().data_entries == 0
-    assert (bench.store.in_flight, len(bench.cache.flights)) == (0, 0)
+    assert (bench.store.in_flight, len(bench.cache.single_flight)) == (0, 0)
 
 
 async def test_cancelled_it_leaves_nothing_behind() -> None:
@@ -302,7 +261,11 @@ async def test_cancelled_it_leaves_nothing_behind() -> None:
     assert bench.store.in_flight == 2  # the third still waits
     tasks[2].cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert (bench.store.in_flight, bench.cache.stats().data_entries, len(bench.cache.flights)) == (0, 0, 0)
+    assert (bench.store.in_flight, bench.cache.stats().data_entries, len(bench.cache.single_flight)) == (
+        0,
+        0,
+        0,
+    )
     assert await bench.read((0, 100)) == 1
 
 

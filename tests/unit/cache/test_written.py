@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.cache import written
-from accel.cache.written import put_object, written_since
+from accel.cache import freshness
+from accel.cache.freshness import put_object, written_since
 from accel.errors import ObjectChangedError, StoreError
 from accel.options import Options
 from accel.store.client import Client
@@ -23,7 +23,7 @@ from accel.testing import DictStore
 
 @pytest.fixture(autouse=True)
 def nothing_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(written, "_written", written._Written(3))
+    monkeypatch.setattr(freshness, "_written", freshness._Written(3))
 
 
 class Shelf(DictStore):
@@ -79,7 +79,7 @@ def test_more_than_are_remembered_leave_all_older_ones_in_doubt() -> None:
     # "a" is remembered no more; so what was known before it was written is asked for anew, of any object.
     assert all(written_since("s3://one", path, moment=before) for path in "abcdz")
     assert not written_since("s3://one", "z", moment=time.monotonic() + 1e-3)
-    assert len(written._written) == 3
+    assert len(freshness._written) == 3
 
 
 def test_what_was_asked_for_is_remembered_longer_and_leaves_younger_ones_in_doubt() -> None:
@@ -91,14 +91,14 @@ def test_what_was_asked_for_is_remembered_longer_and_leaves_younger_ones_in_doub
     written_since("s3://one", "a", moment=between)
     for path in "def":  # in the places of "b", "c", and at last "a", which was written before these
         put(to, path)
-    assert list(written._written) == [("s3://one", path) for path in "def"]
+    assert list(freshness._written) == [("s3://one", path) for path in "def"]
     assert written_since("s3://one", "c", moment=between)
 
 
 def test_a_store_that_takes_nothing() -> None:
     with pytest.raises(StoreError, match="cannot be written to"):
         put(client(DictStore()), "a")
-    assert not written._written
+    assert not freshness._written
 
 
 @pytest.mark.parametrize("disk", [False, True])

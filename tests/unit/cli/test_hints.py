@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
-from accel.cli.arguments import build_parser
-from accel.cli.hints import reword
+from accel.cli.arguments import build_parser, reword
 from accel.cli.main import main
 
 ROOT = Path(accel.__file__).parent

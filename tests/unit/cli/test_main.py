@@ -379,7 +379,8 @@ def test_an_interrupt_ends_it_and_leaves_nothing(large: str, tmp_path: Path) -> 
 # Runs the command, and stops where a file is half written: in the middle of a block of rows, or of what is copied.
 _STOPPING = """
 import sys, time
-from accel.cli import main, sinks
+from accel.cli import main
+from accel.cli import output as sinks
 from accel.writing import embedding
 
 def stop(*given, **more):

@@ -9,8 +9,8 @@ import json
 import pyarrow as pa
 import pytest
 
-from accel.cli.moments import moment_texts, tellable
-from accel.cli.sinks import CsvSink, JsonSink
+from accel.cli.output import CsvSink, JsonSink
+from accel.cli.values import moment_texts, tellable
 
 _DAY_US = 86_400_000_000
 

@@ -13,7 +13,7 @@ import pytest
 from accel.decode import chunks
 from accel.decode.chunks import Unpacked
 from accel.format.model import Codec
-from accel.format.page_runs import walk_pages
+from accel.format.page_header import walk_pages
 from accel.format.thrift import I32, read_struct, write_struct
 from accel.testing import table
 

@@ -14,8 +14,7 @@ from accel.decode import codecs as snappy
 from accel.decode import rewritten_pages as bare
 from accel.decode.rewritten_pages import bare_chunk
 from accel.decode.verify import PageFacts, verify_chunk
-from accel.format.page_header import parse_page_header
-from accel.format.page_runs import walk_pages
+from accel.format.page_header import parse_page_header, walk_pages
 from accel.format.thrift import read_struct
 from tests.unit.decode.selected import open_metadata, whole_chunk
 

@@ -20,7 +20,7 @@ from accel.decode.chunks import ChunkPages
 from accel.decode.columns import decode_columns
 from accel.errors import ParquetFormatError
 from accel.format.model import PageType
-from accel.format.page_runs import walk_pages
+from accel.format.page_header import walk_pages
 from accel.format.thrift import I32, STRUCT, write_struct
 from accel.planning.selection import RowSelection
 from accel.testing import DictStore

@@ -12,7 +12,7 @@ import pytest
 
 import accel
 from accel.decode import piece as outcome
-from accel.format.thrift_value import BINARY, I32, I64, LIST, STRUCT, ThriftList, write_struct
+from accel.format.thrift import BINARY, I32, I64, LIST, STRUCT, ThriftList, write_struct
 from accel.testing import DictStore
 
 _ROWS = 60_000

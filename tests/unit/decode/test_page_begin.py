@@ -8,7 +8,7 @@ import pytest
 
 from accel.decode.chunks import page_begins_with_row
 from accel.format.model import Codec
-from accel.format.page_runs import walk_pages
+from accel.format.page_header import walk_pages
 from accel.testing import Layout, table, write_file
 from tests.support.file_steps import Bytes, split_rows
 

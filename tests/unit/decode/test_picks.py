@@ -15,7 +15,7 @@ from accel.decode import dictionary_decode as picks
 from accel.decode import direct_decoders as apart
 from accel.decode.dictionary_decode import PickedPages
 from accel.errors import ParquetFormatError
-from accel.format.thrift_value import encode_varint
+from accel.format.thrift import encode_varint
 from accel.planning.selection import RowSelection
 from tests.unit.decode.selected import assert_same, decode, truth
 

@@ -15,7 +15,7 @@ from accel.decode.stack import StackedPages, Unusual, verify_stack
 from accel.decode.verify import verify_chunk
 from accel.errors import ParquetFormatError
 from accel.format.model import Codec, Encoding, PageType
-from accel.format.page_runs import walk_pages
+from accel.format.page_header import walk_pages
 from accel.format.thrift import I32, STRUCT, write_struct
 from accel.planning.pages import LeafReads
 from tests.unit.decode.selected import open_metadata

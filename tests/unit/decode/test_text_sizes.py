@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
-from accel.format.thrift import read_struct
-from accel.format.thrift_value import write_struct
+from accel.format.thrift import read_struct, write_struct
 from accel.testing import DictStore
 
 TEXTS = {

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from accel.decode.dictionary_decode import lone_column
-from accel.format.annotations import ConvertedType, LogicalType, time_unit
 from accel.format.model import Physical, Repetition
+from accel.format.schema import ConvertedType, LogicalType, time_unit
 from tests.unit.format.files import parse, write
 
 PLAIN = lone_column("t", Physical.INT64, repetition=Repetition.OPTIONAL).elements[1]

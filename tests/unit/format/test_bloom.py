@@ -21,12 +21,11 @@ from accel.format.bloom import (
     plain_keys,
     probe_block,
 )
-from accel.format.domain import Domain
-from accel.format.reading import Raw, Reading
-from accel.format.thrift_value import BINARY, I32, STRUCT, Struct, write_struct
+from accel.format.domain import BoundEncoding, Domain, RawType
+from accel.format.thrift import BINARY, I32, STRUCT, Struct, write_struct
 from tests.unit.format.files import parse
 
-INT64 = Reading(domain=Domain.INTEGER, raw=Raw.INT64, width=8)
+INT64 = BoundEncoding(domain=Domain.INTEGER, raw=RawType.INT64, width=8)
 NAN, INF = float("nan"), float("inf")
 
 
@@ -121,44 +120,44 @@ def test_headers_that_are_none(data: bytes, message: str) -> None:
         parse_bloom_header(data)
 
 
-def reading(domain: Domain, raw: Raw, *, width: int = 0, factor: int = 1) -> Reading:
-    return Reading(domain=domain, raw=raw, width=width, factor=factor)
+def reading(domain: Domain, raw: RawType, *, width: int = 0, factor: int = 1) -> BoundEncoding:
+    return BoundEncoding(domain=domain, raw=raw, width=width, factor=factor)
 
 
 @pytest.mark.parametrize(
     ("kind", "value", "keys"),
     [
-        (reading(Domain.INTEGER, Raw.INT32), 5, [b"\5\0\0\0"]),
-        (reading(Domain.INTEGER, Raw.INT32), -(1 << 31), [b"\0\0\0\x80"]),
-        (reading(Domain.INTEGER, Raw.INT32), 1 << 31, []),
-        (reading(Domain.INTEGER, Raw.UINT32), (1 << 32) - 1, [b"\xff" * 4]),
-        (reading(Domain.INTEGER, Raw.UINT32), -1, []),
-        (reading(Domain.INTEGER, Raw.UINT64), 1 << 63, [bytes(7) + b"\x80"]),
-        (reading(Domain.INTEGER, Raw.INT32, factor=1000), 5000, [b"\5\0\0\0"]),
-        (reading(Domain.INTEGER, Raw.INT32, factor=1000), 5001, []),
-        (reading(Domain.INTEGER, Raw.BIG_ENDIAN, width=3), -2, [b"\xff\xff\xfe"]),
-        (reading(Domain.INTEGER, Raw.BIG_ENDIAN, width=1), 128, []),
-        (reading(Domain.INTEGER, Raw.BIG_ENDIAN), 5, None),
-        (reading(Domain.FLOAT, Raw.FLOAT64), 1.5, [struct.pack("<d", 1.5)]),
-        (reading(Domain.FLOAT, Raw.FLOAT64), 0.0, [bytes(8), bytes(7) + b"\x80"]),
-        (reading(Domain.FLOAT, Raw.FLOAT64), -0.0, [bytes(8), bytes(7) + b"\x80"]),
-        (reading(Domain.FLOAT, Raw.FLOAT64), INF, [struct.pack("<d", INF)]),
-        (reading(Domain.FLOAT, Raw.FLOAT64), NAN, None),
-        (reading(Domain.FLOAT, Raw.FLOAT32), 0.1, []),
-        (reading(Domain.FLOAT, Raw.FLOAT32), 1e300, []),
-        (reading(Domain.FLOAT, Raw.FLOAT32), -0.5, [struct.pack("<f", -0.5)]),
-        (reading(Domain.FLOAT, Raw.FLOAT16), 65504.0, [struct.pack("<e", 65504.0)]),
-        (reading(Domain.FLOAT, Raw.FLOAT16), 65520.0, []),
-        (reading(Domain.FLOAT, Raw.FLOAT64), 5, None),
-        (reading(Domain.INTEGER, Raw.INT64), 5.0, None),
-        (reading(Domain.BYTES, Raw.BYTES), b"ab", [b"ab"]),
-        (reading(Domain.INTEGER, Raw.INT64), b"ab", None),
-        (reading(Domain.BOOLEAN, Raw.INT32), True, None),
+        (reading(Domain.INTEGER, RawType.INT32), 5, [b"\5\0\0\0"]),
+        (reading(Domain.INTEGER, RawType.INT32), -(1 << 31), [b"\0\0\0\x80"]),
+        (reading(Domain.INTEGER, RawType.INT32), 1 << 31, []),
+        (reading(Domain.INTEGER, RawType.UINT32), (1 << 32) - 1, [b"\xff" * 4]),
+        (reading(Domain.INTEGER, RawType.UINT32), -1, []),
+        (reading(Domain.INTEGER, RawType.UINT64), 1 << 63, [bytes(7) + b"\x80"]),
+        (reading(Domain.INTEGER, RawType.INT32, factor=1000), 5000, [b"\5\0\0\0"]),
+        (reading(Domain.INTEGER, RawType.INT32, factor=1000), 5001, []),
+        (reading(Domain.INTEGER, RawType.BIG_ENDIAN, width=3), -2, [b"\xff\xff\xfe"]),
+        (reading(Domain.INTEGER, RawType.BIG_ENDIAN, width=1), 128, []),
+        (reading(Domain.INTEGER, RawType.BIG_ENDIAN), 5, None),
+        (reading(Domain.FLOAT, RawType.FLOAT64), 1.5, [struct.pack("<d", 1.5)]),
+        (reading(Domain.FLOAT, RawType.FLOAT64), 0.0, [bytes(8), bytes(7) + b"\x80"]),
+        (reading(Domain.FLOAT, RawType.FLOAT64), -0.0, [bytes(8), bytes(7) + b"\x80"]),
+        (reading(Domain.FLOAT, RawType.FLOAT64), INF, [struct.pack("<d", INF)]),
+        (reading(Domain.FLOAT, RawType.FLOAT64), NAN, None),
+        (reading(Domain.FLOAT, RawType.FLOAT32), 0.1, []),
+        (reading(Domain.FLOAT, RawType.FLOAT32), 1e300, []),
+        (reading(Domain.FLOAT, RawType.FLOAT32), -0.5, [struct.pack("<f", -0.5)]),
+        (reading(Domain.FLOAT, RawType.FLOAT16), 65504.0, [struct.pack("<e", 65504.0)]),
+        (reading(Domain.FLOAT, RawType.FLOAT16), 65520.0, []),
+        (reading(Domain.FLOAT, RawType.FLOAT64), 5, None),
+        (reading(Domain.INTEGER, RawType.INT64), 5.0, None),
+        (reading(Domain.BYTES, RawType.BYTES), b"ab", [b"ab"]),
+        (reading(Domain.INTEGER, RawType.INT64), b"ab", None),
+        (reading(Domain.BOOLEAN, RawType.INT32), True, None),
     ],
-    ids=lambda value: f"{value.raw.name}" if isinstance(value, Reading) else str(value),
+    ids=lambda value: f"{value.raw.name}" if isinstance(value, BoundEncoding) else str(value),
 )
 def test_keys_are_the_bytes_that_are_stored(
-    kind: Reading, value: float | bytes, keys: list[bytes] | None
+    kind: BoundEncoding, value: float | bytes, keys: list[bytes] | None
 ) -> None:
     assert plain_keys(kind, value) == keys
 

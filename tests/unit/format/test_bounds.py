@@ -586,7 +586,7 @@ def one_unit(domain, dtype):
 def test_only_bounds_of_one_kind_are_joined(domain, dtype, joins):
     parts = [one_unit(Domain.INTEGER, np.int64), one_unit(domain, dtype)]
     for order in (parts, parts[::-1]):
-        assert Bounds.alike(order) is joins
+        assert Bounds.joinable(order) is joins
         if joins:
             joined = Bounds.join(order)
             assert (joined.domain, joined.lower.tolist(), joined.num_values.tolist()) == (

@@ -8,7 +8,7 @@ import pytest
 import xxhash
 
 from accel.errors import IndexFormatError
-from accel.format.checksums import Checksum, check_seal, checksum, seal
+from accel.format.embedded import Checksum, check_seal, checksum, seal
 
 TEXT = b'{"a":1,"b":[2]}'
 

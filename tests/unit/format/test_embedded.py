@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from accel.errors import IndexFormatError, SchemaMismatchError
 from accel.format.embedded import (
     TOC_KEY,
-    Covered,
+    CoveredColumn,
     Entry,
     encode_idx1,
     encode_toc,
@@ -67,7 +67,7 @@ FILE = dataclasses.replace(
 SEVERAL = dataclasses.replace(
     FILE,
     kind="zonemap",
-    columns=(Covered(("a",), "int64:1/1", "value"), Covered(("s",), "bytes", "lower")),
+    columns=(CoveredColumn(("a",), "int64:1/1", "value"), CoveredColumn(("s",), "bytes", "lower")),
     seconds=0.25,
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accel.format.first_level import begins_with_row
+from accel.format.runs import begins_with_row
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from accel.format.footer import parse_footer
 from accel.format.model import FileMetadata
-from accel.format.packed import Kin, PackedMetadata, chunks_of_leaf, unpack
+from accel.format.packed import PackedMetadata, SharedMetadata, chunks_of_leaf, unpack
 from bench.micro.footers import WRITERS
 from tests.property.test_footer_parses import same
 
@@ -54,14 +54,14 @@ def test_the_chunks_of_one_leaf_of_several_files() -> None:
 def test_without_row_groups() -> None:
     metadata = parsed("pyarrow", 1)
     packed = PackedMetadata.of(metadata)
-    none = PackedMetadata(packed.kin, packed.numbers[:0], None, packed.footer, packed.file_size, START, 0)
+    none = PackedMetadata(packed.shared, packed.numbers[:0], None, packed.footer, packed.file_size, START, 0)
     found = unpack(none)
     assert (found.num_row_groups, found.num_rows, found.chunks.start.shape) == (0, 0, (0, 4))
 
 
 def test_the_garbage_collector_follows_nothing_of_it() -> None:
     metadata = parsed("pyarrow", 2)
-    packed = PackedMetadata.of(metadata, Kin.of(metadata))
+    packed = PackedMetadata.of(metadata, SharedMetadata.of(metadata))
     held = (packed.numbers, packed.footer, packed.file_size, packed.sorting)
     gc.collect()
     assert not gc.is_tracked(held)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accel.errors import IndexFormatError
-from accel.format.packed_heads import LONGEST_HEAD, pack_head, unpack_head
+from accel.format.embedded import LONGEST_HEAD, pack_head, unpack_head
 
 HEAD = bytes(range(256)) * 40
 

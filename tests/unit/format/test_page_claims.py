@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 
+from accel.format.bounds import agrees_with_chunk
 from accel.format.domain import Bounds, Domain
-from accel.format.page_claims import agrees_with_chunk
 
 
 def bounds(domain: Domain, pairs: list[tuple], dtype: type) -> Bounds:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from accel.errors import IndexFormatError
 from accel.format import page_index
+from accel.format.page_header import walk_pages
 from accel.format.page_index import parse_column_index, parse_offset_index
-from accel.format.page_runs import walk_pages
 from accel.format.thrift import BINARY, I32, I64, LIST, STRUCT, TRUE, ThriftList, ThriftReader, write_struct
 from tests.unit.format.files import parse, write
 
@@ -99,45 +99,17 @@ def pages_of(steps) -> tuple[list[tuple[int, int, int]], int]:
 
 
 @given(steps)
-def test_the_strict_pass_equals_the_loop(steps):
+def test_locations_are_read_with_or_without_unknown_fields(steps):
     rows, num_rows = pages_of(steps)
-    data = locations(rows)
-    strict, plain = ThriftReader(data), ThriftReader(data)
-    count = page_index._find_locations(strict)
-    assert page_index._find_locations(plain) == count == len(rows)
-    fast = page_index._read_strict(strict, count)
-    assert fast is not None
-    slow = page_index._read_plain(plain, count)
-    assert np.array_equal(fast, slow)
-    assert np.transpose(slow).tolist() == [list(row) for row in rows]
-    # A field more, and the strict pass must leave it to the loop, with the same outcome.
-    other = locations(rows, {9: (TRUE, True)})
-    reader = ThriftReader(other)
-    assert page_index._read_strict(reader, page_index._find_locations(reader)) is None
     upper = rows[-1][0] + rows[-1][1]
-    for encoded in (data, other):
+    for encoded in (locations(rows), locations(rows, {9: (TRUE, True)})):
         index = parse_offset_index(encoded, num_rows=num_rows, lower=4, upper=upper)
-        assert (
-            np.transpose([index.offset, index.size, index.first_row]).tolist() == np.transpose(slow).tolist()
-        )
+        assert np.transpose([index.offset, index.size, index.first_row]).tolist() == [
+            list(row) for row in rows
+        ]
 
 
 GOOD = [(100, 50, 0), (150, 50, 10), (210, 40, 30)]
-
-
-@given(st.binary(max_size=60), st.integers(0, 80))
-def test_the_strict_pass_never_reads_what_the_loop_would_not(noise, at):
-    data = bytearray(locations(GOOD))
-    data[at : at + len(noise)] = noise
-    strict, plain = ThriftReader(bytes(data)), ThriftReader(bytes(data))
-    try:
-        count = page_index._find_locations(strict)
-        page_index._find_locations(plain)
-        fast = page_index._read_strict(strict, count)
-    except Exception:  # noqa: BLE001 - what the header refuses, both refuse
-        return
-    if fast is not None:
-        assert np.array_equal(fast, page_index._read_plain(plain, count))
 
 
 LIES = {

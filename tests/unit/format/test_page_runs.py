@@ -10,8 +10,7 @@ import pytest
 
 from accel.errors import ParquetFormatError
 from accel.format.model import Encoding, PageType
-from accel.format.page_header import parse_page_header
-from accel.format.page_runs import walk_chunks, walk_pages
+from accel.format.page_header import parse_page_header, walk_chunks, walk_pages
 from tests.unit.format.files import parse, write
 from tests.unit.format.test_page_header import DICTIONARY, V1, V2, header
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from accel.format.runs import find_runs, read_head, unpack_runs
-from accel.format.thrift_value import encode_varint
+from accel.format.thrift import encode_varint
 
 
 def _packed(values: list[int], width: int) -> bytes:

@@ -153,8 +153,9 @@ def test_a_tree_that_does_not_add_up_is_refused(elements, message):
         build(*elements)
 
 
-def test_a_group_may_be_empty():
+def test_an_empty_group_at_the_top_is_left_out():
     schema = build(element("root", 2), element("g", 0), element("a"))
-    assert schema.field_leaves == ((0, 0), (0, 1))
-    assert schema.subtree_ends == (3, 2, 3)
+    assert schema.names == ("a",)
+    assert schema.field_leaves == ((0, 1),)
+    assert schema.subtree_ends == (2, 2)
     assert build(element("root", 0)).leaves == ()

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accel.errors import ParquetFormatError
-from accel.format.thrift import I64, ThriftList, ThriftReader, write_struct
-from accel.format.varints import read_zigzags
+from accel.format.thrift import I64, ThriftList, ThriftReader, read_zigzags, write_struct
 
 numbers = st.lists(st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-300, 300), min_size=1, max_size=120)
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from accel.format.writers import (
-    BELIEVED,
+    NO_DOUBTS,
     Doubts,
     Writer,
     doubts_about,
@@ -45,7 +45,7 @@ PARSED = {
     "": ("", None),
     " version 1.2.3": ("version 1.2.3", None),
     "\n\0 version\t9.9": ("\0", (9, 9, 0)),
-    "parquet-mr version " + "9" * 5000: ("parquet-mr", (999999999, 0, 0)),
+    "parquet-mr version " + "9" * 5000: ("parquet-mr", None),
     "x" * 5000 + " version 1.0": ("x" * 300, None),
 }
 
@@ -61,21 +61,21 @@ DECIMAL = pa.decimal128(30, 2)
 OF_POLARS = Doubts(repeated_null_counts=True)
 
 DOUBTED = {
-    "parquet-mr version 1.7.9": [(pa.string(), BOUNDS), (pa.binary(4), BOUNDS), (pa.int64(), BELIEVED)],
-    "parquet-mr": [(pa.string(), BOUNDS), (pa.int64(), BELIEVED)],
-    "parquet-mr version 1.8.0": [(pa.string(), BELIEVED)],
-    "parquet-cpp version 1.5.1-SNAPSHOT": [(DICTIONARY, NULLS), (pa.string(), BELIEVED), (DECIMAL, BOUNDS)],
-    "parquet-cpp-arrow version 3.0.0": [(DICTIONARY, NULLS), (DECIMAL, BOUNDS), (pa.float64(), BELIEVED)],
-    "parquet-cpp-arrow version 4.0.0": [(DICTIONARY, NULLS), (DECIMAL, BELIEVED)],
+    "parquet-mr version 1.7.9": [(pa.string(), BOUNDS), (pa.binary(4), BOUNDS), (pa.int64(), NO_DOUBTS)],
+    "parquet-mr": [(pa.string(), BOUNDS), (pa.int64(), NO_DOUBTS)],
+    "parquet-mr version 1.8.0": [(pa.string(), NO_DOUBTS)],
+    "parquet-cpp version 1.5.1-SNAPSHOT": [(DICTIONARY, NULLS), (pa.string(), NO_DOUBTS), (DECIMAL, BOUNDS)],
+    "parquet-cpp-arrow version 3.0.0": [(DICTIONARY, NULLS), (DECIMAL, BOUNDS), (pa.float64(), NO_DOUBTS)],
+    "parquet-cpp-arrow version 4.0.0": [(DICTIONARY, NULLS), (DECIMAL, NO_DOUBTS)],
     "parquet-cpp-arrow version 5.9.9": [(DICTIONARY, NULLS)],
-    "parquet-cpp-arrow version 6.0.0": [(DICTIONARY, BOUNDS | NULLS), (pa.string(), BELIEVED)],
+    "parquet-cpp-arrow version 6.0.0": [(DICTIONARY, BOUNDS | NULLS), (pa.string(), NO_DOUBTS)],
     "parquet-cpp-arrow version 10.0.1": [(DICTIONARY, BOUNDS | NULLS)],
-    "parquet-cpp-arrow version 11.0.0": [(DICTIONARY, BELIEVED), (DECIMAL, BELIEVED)],
-    "parquet-cpp-arrow": [(DICTIONARY, BOUNDS | NULLS), (pa.string(), BELIEVED)],
-    "parquet-rs version 5.1.0": [(pa.string(), BOUNDS), (pa.int32(), BELIEVED)],
-    "parquet-rs version 5.2.0": [(pa.string(), BELIEVED), (DECIMAL, BOUNDS)],
-    "parquet-rs version 58.0.0": [(DECIMAL, BELIEVED)],
-    "Arrow2 - Native Rust implementation of Arrow": [(DICTIONARY, NULLS), (pa.string(), BELIEVED)],
+    "parquet-cpp-arrow version 11.0.0": [(DICTIONARY, NO_DOUBTS), (DECIMAL, NO_DOUBTS)],
+    "parquet-cpp-arrow": [(DICTIONARY, BOUNDS | NULLS), (pa.string(), NO_DOUBTS)],
+    "parquet-rs version 5.1.0": [(pa.string(), BOUNDS), (pa.int32(), NO_DOUBTS)],
+    "parquet-rs version 5.2.0": [(pa.string(), NO_DOUBTS), (DECIMAL, BOUNDS)],
+    "parquet-rs version 58.0.0": [(DECIMAL, NO_DOUBTS)],
+    "Arrow2 - Native Rust implementation of Arrow": [(DICTIONARY, NULLS), (pa.string(), NO_DOUBTS)],
     "Polars": [
         (pa.string(), OF_POLARS),
         (pa.bool_(), OF_POLARS | Doubts(extremes=True)),
@@ -83,26 +83,26 @@ DOUBTED = {
     ],
     "github.com/segmentio/parquet-go version v0.0.0-1(build )": [
         (pa.string(), Doubts(page_uppers=True)),
-        (pa.int64(), BELIEVED),
+        (pa.int64(), NO_DOUBTS),
         (DECIMAL, Doubts(page_uppers=True, bounds=True)),
     ],
-    "github.com/parquet-go/parquet-go version 0.32.0(build )": [(pa.string(), BELIEVED), (DECIMAL, BOUNDS)],
+    "github.com/parquet-go/parquet-go version 0.32.0(build )": [(pa.string(), NO_DOUBTS), (DECIMAL, BOUNDS)],
     "parquet-go version latest": [(pa.int64(), NULLS | Doubts(bloom_filters=True))],
     "parquet-go version 0.9.0": [(pa.int64(), NULLS)],
-    "parquet-go version 18.3.1": [(pa.string(), BELIEVED)],
+    "parquet-go version 18.3.1": [(pa.string(), NO_DOUBTS)],
     "parquet-go version 18.4.0": [(pa.string(), Doubts(bloom_filters=True))],
     "parquet-go version 18.6.9": [(pa.string(), Doubts(bloom_filters=True))],
-    "parquet-go version 18.7.0": [(pa.string(), BELIEVED)],
+    "parquet-go version 18.7.0": [(pa.string(), NO_DOUBTS)],
     "Parquet.Net version 4.25.0": [
         (pa.timestamp("us"), BOUNDS),
-        (pa.date32(), BELIEVED),
-        (pa.int64(), BELIEVED),
+        (pa.date32(), NO_DOUBTS),
+        (pa.int64(), NO_DOUBTS),
     ],
     "parquet-dotnet version 3.0.1": [(pa.timestamp("ms"), BOUNDS)],
-    "ClickHouse v25.8.1.1": [(DECIMAL, BOUNDS), (pa.string(), BELIEVED)],
-    "ClickHouse v26.1.1.1": [(DECIMAL, BELIEVED)],
-    "DuckDB version v1.5.5 (build x)": [(DECIMAL, BELIEVED), (pa.string(), BELIEVED)],
-    "": [(pa.string(), BELIEVED), (DICTIONARY, BELIEVED)],
+    "ClickHouse v25.8.1.1": [(DECIMAL, BOUNDS), (pa.string(), NO_DOUBTS)],
+    "ClickHouse v26.1.1.1": [(DECIMAL, NO_DOUBTS)],
+    "DuckDB version v1.5.5 (build x)": [(DECIMAL, NO_DOUBTS), (pa.string(), NO_DOUBTS)],
+    "": [(pa.string(), NO_DOUBTS), (DICTIONARY, NO_DOUBTS)],
 }
 
 
@@ -120,7 +120,7 @@ def test_without_the_arrow_schema_any_text_may_have_been_a_dictionary_array() ->
     table = pa.Table.from_arrays([pa.nulls(2, pa.string()), pa.nulls(2, pa.int64())], ["c", "n"])
     metadata = replace(parse(write(table, store_schema=False)), created_by="parquet-cpp-arrow version 10.0.1")
     assert doubts_about(metadata, 0, arrow_type=pa.string()) == BOUNDS | NULLS
-    assert doubts_about(metadata, 1, arrow_type=pa.int64()) == BELIEVED
+    assert doubts_about(metadata, 1, arrow_type=pa.int64()) == NO_DOUBTS
 
 
 def test_an_extension_stands_for_the_dictionary_that_it_holds() -> None:

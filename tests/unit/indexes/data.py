@@ -11,8 +11,8 @@ import pyarrow as pa
 from accel.indexes.kind import ChunkValues
 from accel.indexes.question import LeafQuestion, question_of
 from accel.predicate.bind import bind
-from accel.predicate.evidence import Evidence
 from accel.predicate.parser import parse
+from accel.predicate.prune import Evidence
 
 TRUE, FALSE, NULL = "T", "F", "N"
 

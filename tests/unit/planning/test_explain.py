@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.planning.explain import Explain, RequestLevel
+from accel.planning.plan import Explain, RequestLevel
 from accel.ranges import Kind
 from accel.testing import DictStore, Layout, RecordingStore, bench_table, table, write_file
 
@@ -32,9 +32,9 @@ QUESTIONS: dict[str, dict[str, Any]] = {
 }
 # No second request for an answer that is late: requests are counted.
 OPTIONS = {
-    "wide": accel.Options(hedge_share=0, tail_hint=30_000),
-    "gaps": accel.Options(hedge_share=0, tail_hint=8, max_gap_bytes=0, max_coalesced_bytes=20_000),
-    "pieces": accel.Options(hedge_share=0, tail_hint=8, piece_bytes=10_000),
+    "wide": accel.Options(tail_hint=30_000),
+    "gaps": accel.Options(tail_hint=8, max_gap_bytes=0, max_coalesced_bytes=20_000),
+    "pieces": accel.Options(tail_hint=8, piece_bytes=10_000),
 }
 
 
@@ -73,7 +73,7 @@ WORDS = table(
 def test_what_a_scan_without_a_cache_asks_for(where: str, page_index: bool, tail_hint: int) -> None:
     """Of what came with the footer nothing is asked for again, and that is told."""
     data = write_file(WORDS, Layout(group_rows=5_000, page_rows=500, page_index=page_index))
-    options = accel.Options(hedge_share=0, tail_hint=tail_hint)
+    options = accel.Options(tail_hint=tail_hint)
     scan = accel.scan(
         "f", where, columns=["word", "x"], store=DictStore({"f": data}), cache=None, options=options
     )

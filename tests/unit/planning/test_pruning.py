@@ -5,10 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from accel.planning.partition_pruning import partition_evidence
 from accel.planning.projection import project_schema
-from accel.planning.pruning import partition_evidence, prune_row_groups
+from accel.planning.pruning import prune_row_groups
 from accel.planning.query import Question, compile_query
-from accel.predicate.evidence import Verdict
+from accel.predicate.prune import Verdict
 from accel.predicate.where import to_expr
 from accel.testing import Layout, table, write_file
 from tests.support.file_steps import Bytes

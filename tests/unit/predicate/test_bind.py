@@ -27,7 +27,7 @@ from accel.predicate.atoms import (
     Pair,
     Truth,
 )
-from accel.predicate.bind import KnownKeys, bind, binds_long
+from accel.predicate.bind import KeyCache, bind, binds_long
 from accel.predicate.evaluate import outcome
 from accel.predicate.expr import (
     And,
@@ -336,8 +336,8 @@ def test_whole_numbers_that_are_meant_as_floats(where: str, as_if: str) -> None:
     def answers(bound: Bound) -> list[bool | None]:
         return outcome(bound, values, 8).to_pylist()  # type: ignore[no-any-return]
 
-    assert answers(bind(to_expr(where), schema, meant=meant)) == answers(bind(to_expr(as_if), schema))
-    assert answers(bind(to_expr(where), schema, meant=schema)) == answers(bind(to_expr(where), schema))
+    assert answers(bind(to_expr(where), schema, query_schema=meant)) == answers(bind(to_expr(as_if), schema))
+    assert answers(bind(to_expr(where), schema, query_schema=schema)) == answers(bind(to_expr(where), schema))
 
 
 def test_a_hundred_thousand_keys_bind_in_no_time() -> None:
@@ -369,10 +369,10 @@ def test_what_binds_long(where: Any, long: bool) -> None:
 
 
 def test_keys_are_found_once_for_each_kind_of_column() -> None:
-    known: KnownKeys = {}
+    known: KeyCache = {}
     expr = InArray(A, pa.array(range(100)))
-    first = bind(expr, SCHEMA, known=known).root
-    assert bind(expr, SCHEMA, known=known).root.keys is first.keys  # type: ignore[union-attr]
-    other = bind(expr, pa.schema([("a", pa.int8())]), known=known).root
+    first = bind(expr, SCHEMA, key_cache=known).root
+    assert bind(expr, SCHEMA, key_cache=known).root.keys is first.keys  # type: ignore[union-attr]
+    other = bind(expr, pa.schema([("a", pa.int8())]), key_cache=known).root
     assert other.keys.values.type == pa.int8()  # type: ignore[union-attr]
-    assert bind(InArray(A, pa.array(range(100))), SCHEMA, known=known).root.keys is not first.keys  # type: ignore[union-attr]
+    assert bind(InArray(A, pa.array(range(100))), SCHEMA, key_cache=known).root.keys is not first.keys  # type: ignore[union-attr]

@@ -13,10 +13,8 @@ import pytest
 
 from accel.format.domain import Domain
 from accel.predicate.bind import bind
-from accel.predicate.constant import constant_bounds
-from accel.predicate.evidence import Verdict
 from accel.predicate.expr import Column, Compare, IsNull, Literal, Op
-from accel.predicate.prune import prune
+from accel.predicate.prune import Verdict, constant_bounds, prune
 
 ROWS = np.array([3, 4])
 

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from accel.errors import PredicateError
-from accel.predicate.dnf import from_dnf
 from accel.predicate.expr import (
     And,
     Compare,
@@ -25,6 +24,7 @@ from accel.predicate.expr import (
     Or,
     column_of,
 )
+from accel.predicate.where import from_dnf
 from tests.oracle import rowwise
 
 A, B = column_of(["a"]), column_of(["b"])

@@ -305,7 +305,7 @@ import numpy as np, pyarrow as pa
 from accel.format.domain import Bounds
 from accel.predicate import evaluate as evaluating
 from accel.predicate.bind import bind
-from accel.predicate.constant import constant_bounds
+from accel.predicate.prune import constant_bounds
 from accel.predicate.evaluate import evaluate
 from accel.predicate.expr import *
 from accel.predicate.prune import prune

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from accel.predicate.evidence import Evidence, Verdict
+from accel.predicate.prune import Evidence, Verdict
 
 OUTCOMES = (True, False, None)
 SETS = [frozenset(s) for n in range(4) for s in itertools.combinations(OUTCOMES, n)]

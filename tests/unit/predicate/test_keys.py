@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from accel.errors import PredicateError
-from accel.predicate.keys import array_keys, keys_near, list_keys
 from accel.predicate.kinds import kind_of, native
+from accel.predicate.membership import array_keys, keys_near, list_keys
 
 FLOATS = [5e19, -5e19, 2.0**63, -(2.0**63), 2.0**64, 7.0, 0.5, -0.0, float("inf"), 1e30]
 HELD = {"where": "c", "position": 0}

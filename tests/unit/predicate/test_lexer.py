@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from accel.errors import PredicateError
-from accel.predicate import lexer
-from accel.predicate.lexer import Token, tokenize
+from accel.predicate import parser as lexer
+from accel.predicate.parser import Token, tokenize
 
 
 def short(text: str) -> list[tuple[str, str, int]]:

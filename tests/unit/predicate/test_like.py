@@ -10,10 +10,10 @@ import pytest
 
 from accel import kernels
 from accel.errors import PredicateError
+from accel.predicate.atoms import compile_pattern, successor
 from accel.predicate.bind import bind
 from accel.predicate.evaluate import outcome
 from accel.predicate.expr import Column, Like
-from accel.predicate.like import compile_pattern, successor
 
 ROWS = [
     "",

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from accel.errors import PredicateError
-from accel.predicate import members as module
+from accel.predicate import fold as module
 from accel.predicate.expr import MAX_LIST, InArray, InList, column_of
-from accel.predicate.members import member_of
+from accel.predicate.fold import member_of
 
 A = column_of(["a"])
 MANY = MAX_LIST + 1

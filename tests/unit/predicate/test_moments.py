@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accel.predicate.expr import Ticks
-from accel.predicate.moments import (
+from accel.predicate.literal import (
     DAY_NANOS,
     date_from_days,
     date_from_text,

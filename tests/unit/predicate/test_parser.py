@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from accel.errors import PredicateError
 from accel.predicate.expr import (
+    MAX_DEPTH,
     MAX_LIST,
     And,
     Column,
@@ -30,8 +31,8 @@ from accel.predicate.expr import (
     column_of,
     depth_of,
 )
-from accel.predicate.members import member_of
-from accel.predicate.parser import MAX_DEPTH, parse
+from accel.predicate.fold import member_of
+from accel.predicate.parser import parse
 
 A, B, C = (column_of([name]) for name in "abc")
 

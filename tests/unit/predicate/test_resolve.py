@@ -10,9 +10,9 @@ import pytest
 import accel
 from accel.errors import AccelError, ColumnNotFoundError, PredicateError
 from accel.predicate.atoms import BoundColumn
+from accel.predicate.bind import resolve
 from accel.predicate.expr import Column, column_named
 from accel.predicate.parser import parse
-from accel.predicate.resolve import resolve
 from accel.testing import DictStore, write_file
 
 

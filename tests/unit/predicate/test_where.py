@@ -11,8 +11,7 @@ import pytest
 
 from accel.errors import PredicateError
 from accel.predicate.column import col
-from accel.predicate.expr import Compare, Expr, Literal, Not, Op, column_of
-from accel.predicate.parser import MAX_DEPTH
+from accel.predicate.expr import MAX_DEPTH, Compare, Expr, Literal, Not, Op, column_of
 from accel.predicate.where import to_expr
 
 ABOVE = Compare(Op.GT, column_of(["a"]), Literal(1))

@@ -30,7 +30,7 @@ NAMES = [f"name {i % 400:04}" for i in range(ROWS)]
 DATA = write_file(
     table(key=pa.array(range(ROWS)), x=pa.array(NAMES)), Layout(page_rows=70, dictionary=["x"], codec="zstd")
 )
-OPTIONS = accel.Options(tail_hint=8, max_gap_bytes=0, max_attempts=1, hedge_share=0.0)
+OPTIONS = accel.Options(tail_hint=8, max_gap_bytes=0, max_attempts=1)
 KEYS = range(100, 1700, 200)
 
 

@@ -21,8 +21,8 @@ from accel.planning.handle import FileHandle
 from accel.planning.query import Question
 from accel.ranges import ByteRange, Kind, Suffix
 from accel.reader.reader import Reader, Tails
-from accel.store import runtime
-from accel.store.clients import client_for
+from accel.store import io_loop
+from accel.store.client import client_for
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
 OPTIONS = accel.Options(tail_hint=4096, max_gap_bytes=0)
@@ -72,7 +72,7 @@ def open_file(
         return client_for(root, store=store, options=OPTIONS)
 
     reader = Reader(client, cache=cache, options=OPTIONS, metrics=metrics)
-    handle, trips = runtime.run(reader.open(FileEntry("store:", PATH, PATH, size, etag)))
+    handle, trips = io_loop.run(reader.open(FileEntry("store:", PATH, PATH, size, etag)))
     return handle, trips, metrics
 
 
@@ -235,7 +235,7 @@ def test_who_joins_a_load_that_began_before_asks_whether_it_still_holds(
         return [(await first)[0].id.etag, (await second)[0].id.etag]
 
     old = store.etags[PATH]
-    found = runtime.run(play())
+    found = io_loop.run(play())
     assert found == [old, old if max_age else store.etags[PATH]]
     assert len(store.reads) == reads
 
@@ -273,7 +273,7 @@ def test_many_who_doubt_a_version_ask_once(
         store.gate.set()
         return [(handle.id.etag, trips) for handle, trips in [await task for task in opened]]
 
-    found = runtime.run(play())
+    found = io_loop.run(play())
     current = store.etags[PATH] if overwritten and not max_age else old
     # Whoever asked before the object was overwritten was told that it is current.
     assert found == [(old, 1)] + [(current, 1)] * 5
@@ -376,7 +376,7 @@ def test_a_tail_is_used_only_with_the_metadata_of_its_own_version() -> None:
         plan, _ = await reader.plan(file, handle, Question(None, schema, schema, ()), partition={})
         return plan.tasks[0].file.id.etag, len(plan.tasks[0].file.at_hand)
 
-    assert runtime.run(play()) == (store.etags[PATH], 0)
+    assert io_loop.run(play()) == (store.etags[PATH], 0)
 
 
 @pytest.fixture
@@ -515,7 +515,7 @@ def test_files_of_one_schema_share_it() -> None:
 
     for path in "abc":
         reader = Reader(client, cache=cache, options=OPTIONS, metrics=Metrics())
-        found.append(runtime.run(reader.open(FileEntry("store:", path, path)))[0])
+        found.append(io_loop.run(reader.open(FileEntry("store:", path, path)))[0])
     first, second, third = found
     assert first.metadata.schema is second.metadata.schema
     assert first.arrow_schema is second.arrow_schema
@@ -582,6 +582,6 @@ def test_what_reading_teaches_counts_towards_the_limit(inner: DictStore, columns
 
 def unsaid(cache: accel.Cache) -> list[int]:
     """By how much each handle is heavier than its cache was told."""
-    entries = cache._entries
+    entries = cache._metadata
     handles = {key: one for key, one in entries.items() if isinstance(one, FileHandle)}
     return [one.nbytes - entries._Cache__size[key] for key, one in handles.items()]

@@ -22,8 +22,8 @@ from accel.planning.task import ScanTask
 from accel.ranges import ByteRange, Suffix
 from accel.reader import shared_pages as dictionary_reads
 from accel.reader.task_reads import TaskReads
-from accel.store import runtime
-from accel.store.clients import client_for
+from accel.store import io_loop
+from accel.store.client import client_for
 from accel.testing import (
     DictStore,
     FaultStore,
@@ -78,7 +78,7 @@ def fetch_all(reads: TaskReads, pieces: list[Piece]) -> list[Any]:
         reads.expect(pieces)
         return await asyncio.gather(*(reads.fetch(piece) for piece in pieces), return_exceptions=True)
 
-    return runtime.run(play())
+    return io_loop.run(play())
 
 
 @pytest.mark.parametrize("memory", [1 << 20, 0], ids=["a cache", "no cache"])
@@ -151,7 +151,7 @@ def test_a_failure_strands_nobody(store: RecordingStore) -> None:
         async with asyncio.timeout(20):
             return await asyncio.gather(*(reads.fetch(p) for p in pieces), return_exceptions=True)
 
-    found = runtime.run(play())
+    found = io_loop.run(play())
     assert isinstance(found[0], StoreError)
     assert found[0].path == "f.parquet"
     assert any(isinstance(outcome, asyncio.CancelledError) for outcome in found[1:])

@@ -6,7 +6,7 @@ import asyncio
 
 import pyarrow as pa
 
-from accel.store import runtime
+from accel.store import io_loop
 from accel.testing import Layout, table, write_file
 
 __all__ = ["ROWS", "many_files", "opening_tasks"]
@@ -32,4 +32,4 @@ def opening_tasks() -> list[str]:
         names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
         return [name for name in names if name.startswith(("FooterPrefetcher.", "Batches."))]
 
-    return runtime.run(look())
+    return io_loop.run(look())

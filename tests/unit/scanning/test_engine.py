@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.planning.task_schema import TASK_ARROW_SCHEMA
-from accel.store import runtime
+from accel.planning.task_arrow import TASK_ARROW_SCHEMA
+from accel.store import io_loop
 from accel.testing import (
     DictStore,
     FaultStore,
@@ -287,7 +287,7 @@ def test_cancelled_at_every_turn_nothing_is_left(inner: DictStore, ordered: bool
         return done
 
     for turns in range(0, 400, 7):
-        ended += runtime.run(cancel_after(turns))
+        ended += io_loop.run(cancel_after(turns))
     assert 0 < ended < 57
 
 

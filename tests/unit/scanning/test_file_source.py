@@ -21,8 +21,8 @@ from accel.scanning.engine import Engine
 from accel.scanning.file_source import FileSource, SourceRequest
 from accel.scanning.scan import Scan
 from accel.scanning.spec import check_arguments
-from accel.store import runtime
-from accel.store.clients import client_for
+from accel.store import io_loop
+from accel.store.client import client_for
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
 OPTIONS = accel.Options(tail_hint=4096, max_gap_bytes=0)
@@ -82,7 +82,7 @@ def opened(inner: DictStore) -> dict[str, FileHandle]:
         )
         return {file.path: (await reader.open(file))[0] for file in entries(inner)}
 
-    return runtime.run(load())
+    return io_loop.run(load())
 
 
 def scan(

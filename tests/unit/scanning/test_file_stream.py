@@ -12,12 +12,13 @@ import pytest
 from obstore.store import MemoryStore
 
 import accel
+from accel.cache.cache import file_key
 from accel.errors import IndexFormatError, SchemaMismatchError
 from accel.metrics import Metrics
 from accel.planning.handle import FileHandle
 from accel.scanning.file_stream import FileStream
-from accel.store import runtime
-from accel.store.clients import client_for
+from accel.store import io_loop
+from accel.store.client import client_for
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 from tests.unit.scanning.many_files import ROWS, many_files
 
@@ -124,7 +125,7 @@ def test_stale_metadata_is_not_used_unasked(
 ) -> None:
     cache = accel.Cache(max_age=0)
     # A second request for a late answer would be counted.
-    exact = accel.Options(hedge_share=0)
+    exact = accel.Options()
     some = list(objects)[:5]
     accel.plan(some, columns=[], store=store, cache=cache, options=exact)
     store.clear()
@@ -183,7 +184,7 @@ def test_a_bad_table_of_indexes_is_told_of_whatever_the_statistics_say(
     store: RecordingStore, cache: accel.Cache
 ) -> None:
     token = client_for("store:", store=store, options=accel.Options()).token
-    handle = cache.get(("file", token, "d/0007.parquet"))
+    handle = cache.get(file_key(token, "d/0007.parquet"))
     assert isinstance(handle, FileHandle)
     handle.bad_toc = IndexFormatError("the table of indexes is damaged")
     scan = accel.scan("d/", "key = 801", store=store, cache=cache)
@@ -260,7 +261,7 @@ def test_long_sweeps_leave_the_loop_to_others(objects: dict[str, bytes]) -> None
         counting.cancel()
         return rounds
 
-    assert runtime.run(both()) > 5
+    assert io_loop.run(both()) > 5
 
 
 async def test_many_may_take_from_one_stream(store: RecordingStore, cache: accel.Cache) -> None:
@@ -283,7 +284,7 @@ async def test_many_may_take_from_one_stream(store: RecordingStore, cache: accel
                 group.create_task(take(stream))
         assert sorted([*taken, *pruned]) == list(range(FILES))
 
-    await runtime.bridge(work())
+    await io_loop.bridge(work())
     assert sorted(taken) == [0, 1, 200, 275]
 
 

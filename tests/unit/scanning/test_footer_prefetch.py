@@ -24,7 +24,7 @@ from accel.scanning import footer_prefetch as openings
 from accel.scanning import footer_prefetch as width
 from accel.scanning.file_stream import prefetcher_for
 from accel.scanning.footer_prefetch import PrefetchedFile
-from accel.store import runtime
+from accel.store import io_loop
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 from tests.unit.scanning.many_files import many_files, opening_tasks
 
@@ -91,7 +91,7 @@ def test_what_larger_files_take_is_what_others_of_the_scan_are_asked_for(longer:
 
     objects = {f"d/{at:04d}.parquet": written(at) for at in range(count)}
     store = RecordingStore(DictStore(objects))
-    options = accel.Options(max_files_in_flight=8, hedge_share=0)
+    options = accel.Options(max_files_in_flight=8)
     scan = accel.scan("d/", "key = 270000", store=store, cache=None, options=options)
     assert scan.to_table().to_pylist() == [{"key": 270000, "text": sha256(b"270000").hexdigest()}]
     ends = [call for call in store.calls if isinstance(call.want, Suffix)]
@@ -158,7 +158,7 @@ def test_few_requests_are_under_way_at_once(store: RecordingStore) -> None:
 def test_files_that_are_through_make_room_for_others(store: RecordingStore) -> None:
     options = accel.Options(max_files_in_flight=3)
     scan = accel.scan("d/", "key >= 0", store=store, cache=None, options=options)
-    found = runtime.run(asyncio.wait_for(scan.to_table_async(), 20))
+    found = io_loop.run(asyncio.wait_for(scan.to_table_async(), 20))
     assert found["key"].to_pylist() == list(range(4 * FILES))
 
 
@@ -246,9 +246,9 @@ def test_what_fails_for_many_at_once_is_told(
             await scan.to_table_async()
 
     with error:
-        runtime.run(within_time())
+        io_loop.run(within_time())
     assert opening_tasks() == []
-    assert len(cache.flights) == 0
+    assert len(cache.single_flight) == 0
     monkeypatch.undo()
     assert keys(accel.scan("d/", "key = 77", store=store, cache=cache)) == [77]
 
@@ -267,7 +267,7 @@ def test_who_joins_anothers_request_has_missed_its_metadata_too(objects: dict[st
         assert [rows["key"].to_pylist() for rows in found] == [[159], [159]]
         return [(scan.metrics.metadata_hits, scan.metrics.metadata_misses) for scan in scans]
 
-    assert runtime.run(both()) == [(0, 1), (0, 1)]
+    assert io_loop.run(both()) == [(0, 1), (0, 1)]
     assert len(store.calls) == 1
 
 
@@ -296,7 +296,7 @@ def test_one_that_is_cancelled_leaves_its_files_to_the_other(objects: dict[str, 
         one.cancel()
         with pytest.raises(asyncio.CancelledError):
             await one
-        runtime.io_loop().call_soon_threadsafe(store.freed.set)
+        io_loop.io_loop().call_soon_threadsafe(store.freed.set)
         return await asyncio.wait_for(other, 20)
 
     assert asyncio.run(both())["key"].to_pylist() == [77]
@@ -327,7 +327,7 @@ def test_what_is_ready_goes_out_while_others_are_opened(objects: dict[str, bytes
                 store.freed.set()
         return found
 
-    assert runtime.run(play()) == [[5], [159]]
+    assert io_loop.run(play()) == [[5], [159]]
 
 
 def test_closing_ends_what_is_under_way(objects: dict[str, bytes]) -> None:
@@ -341,7 +341,7 @@ def test_closing_ends_what_is_under_way(objects: dict[str, bytes]) -> None:
     store = Slow(DictStore(objects))
     with accel.scan("d/", "key >= 0", store=store, cache=cache) as scan:
         assert next(iter(scan)).num_rows
-    assert len(cache.flights) == 0
+    assert len(cache.single_flight) == 0
 
     assert opening_tasks() == []
 
@@ -382,7 +382,7 @@ def test_closing_stops_the_clocks(objects: dict[str, bytes], monkeypatch: pytest
         await asyncio.wait([task])
         monkeypatch.setattr(loop, "call_later", call_later)
 
-    runtime.run(play())
+    io_loop.run(play())
     assert {name: clock.cancelled() for name, clock in clocks.items()} == {
         "RequestWidth._look": True,
         "FooterPrefetcher._parse_now": True,
@@ -418,7 +418,7 @@ def test_what_is_held_of_files_that_wait_for_the_first_is_bounded() -> None:
             freed.set()
             return ahead, await task
 
-    ahead, found = runtime.run(play())
+    ahead, found = io_loop.run(play())
     assert (ahead, found["key"].to_pylist()) == (63, [333])
 
 
@@ -437,7 +437,7 @@ def test_none_is_opened_ahead_after_one_that_failed(objects: dict[str, bytes]) -
                 await ahead.progress()
             return opening, ahead.ask(files[2])
 
-    opening, after = runtime.run(play())
+    opening, after = io_loop.run(play())
     assert opening is not None
     assert isinstance(opening.error, accel.ParquetFormatError)
     assert after is None
@@ -454,7 +454,7 @@ def test_a_plan_that_fails_ends_what_is_under_way(objects: dict[str, bytes]) -> 
     cache = accel.Cache()
     with pytest.raises(accel.ParquetFormatError, match="0000"):
         accel.plan("d/", "key = 77", store=Slow(DictStore(broken)), cache=cache)
-    assert len(cache.flights) == 0
+    assert len(cache.single_flight) == 0
     assert opening_tasks() == []
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import accel
 from accel.ranges import ByteRange
-from accel.store import runtime
+from accel.store import io_loop
 from accel.testing import DictStore, Layout, table, write_file
 
 ROWS = 1000
@@ -48,7 +48,7 @@ def tasks_left() -> int:
     async def count() -> int:
         return len(asyncio.all_tasks()) - 1
 
-    return runtime.run(count())
+    return io_loop.run(count())
 
 
 def tasks_end(before: int) -> bool:
@@ -78,7 +78,7 @@ def test_one_is_dropped_under_a_lock_that_the_io_loop_waits_for(collected: bool)
         came.append(lock.acquire(timeout=10))
 
     with lock:
-        runtime.io_loop().call_soon_threadsafe(wait)
+        io_loop.io_loop().call_soon_threadsafe(wait)
         assert waits.wait(10)
         if collected:
             drop(batches)

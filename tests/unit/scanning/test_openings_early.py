@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 
 import accel
+from accel.cache.cache import CacheKey, Entry
 from accel.errors import StoreError
-from accel.store import listing, runtime
-from accel.store.clients import client_for
+from accel.store import io_loop, listing
+from accel.store.client import client_for
 from accel.store.range_store import ObjectEntry
 from accel.testing import DictStore
 from tests.unit.scanning.many_files import many_files, opening_tasks
@@ -222,7 +223,7 @@ def test_a_listing_that_fails_ends_them(store: Paged, failure: Exception) -> Non
         keys(accel.scan("d/", "key = 77", store=store, cache=cache, options=accel.Options(max_attempts=1)))
     assert len(store.read_of) == PAGE
     assert opening_tasks() == []
-    assert len(cache.flights) == 0
+    assert len(cache.single_flight) == 0
 
 
 def test_a_listing_that_is_tried_again_opens_none_twice(store: Paged) -> None:
@@ -256,9 +257,9 @@ def test_one_that_is_cancelled_leaves_nothing_under_way(store: Paged, turns: int
         task.cancel()
         await asyncio.wait([task])
 
-    runtime.run(play())
+    io_loop.run(play())
     assert opening_tasks() == []
-    assert len(cache.flights) == 0
+    assert len(cache.single_flight) == 0
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -293,7 +294,7 @@ def test_as_if_all_were_listed_first(
             found = keys(scan)
         except accel.AccelError as error:
             return str(error), None
-        assert len(cache.flights) == 0
+        assert len(cache.single_flight) == 0
         metrics = scan.metrics.as_dict()
         return found, {name: value for name, value in metrics.items() if "requests" not in name}
 
@@ -353,7 +354,7 @@ def test_a_second_listing_of_one_file_ends_those_of_the_first(store: Paged, ask:
     found = ask("d/", "key >= 0", store=store, cache=cache)
     assert [task.path for task in found.tasks] if ask is accel.plan else keys(found)
     assert opening_tasks() == []
-    assert len(cache.flights) == 0
+    assert len(cache.single_flight) == 0
 
 
 @pytest.mark.parametrize("turns", range(6))
@@ -373,8 +374,8 @@ def test_two_cancellations_leave_nobody_waiting(store: Paged, turns: int) -> Non
         await asyncio.sleep(0)
 
     store.between = asyncio.Event().wait
-    runtime.run(play())
-    assert len(cache.flights) == 0
+    io_loop.run(play())
+    assert len(cache.single_flight) == 0
     assert opening_tasks() == []
 
 
@@ -404,8 +405,8 @@ def test_who_waits_for_the_same_first_file_outlives_one_that_is_cancelled(store:
             return await other
 
     store.read, store.wanted = wait, 0  # type: ignore[method-assign]
-    assert runtime.run(play())["key"].to_pylist() == [2]
-    assert len(cache.flights) == 0
+    assert io_loop.run(play())["key"].to_pylist() == [2]
+    assert len(cache.single_flight) == 0
 
 
 def counted_between(store: Paged) -> list[int]:
@@ -437,7 +438,7 @@ def test_nor_where_longer_ends_have_been_learned_to_be_worth_it(store: Paged) ->
     options = accel.Options(memory_limit=4 * 5 * end, max_files_in_flight=256)
     cache = accel.Cache()
     token = client_for("store:", store=store, options=options).token
-    cache.put(("hint", token, "d"), end, 256)
+    cache.put(CacheKey(token, "d", None, Entry.TAIL_HINT), end, 256)
     store.wanted = 5
     asked = counted_between(store)
     assert keys(accel.scan("d/", "key = 77", store=store, cache=cache, options=options)) == [77]
@@ -469,4 +470,4 @@ def test_an_object_that_is_named_like_the_pattern_is_all_that_is_meant(
     cache = accel.Cache()
     assert keys(accel.scan("d/[0z]*", store=store, cache=cache)) == [76, 77, 78, 79]
     assert opening_tasks() == []
-    assert len(cache.flights) == 0
+    assert len(cache.single_flight) == 0

@@ -19,15 +19,15 @@ from accel.errors import AccelError, ObjectChangedError, ParquetFormatError, Sto
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.planning.pages import Piece
-from accel.planning.seen import Seen
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
+from accel.planning.two_phase import ObservedSelectivity
 from accel.reader.task_reads import PieceRead
 from accel.scanning.file_jobs import FileJob, FixedJobs
 from accel.scanning.file_run import ReadyBatch
 from accel.scanning.run import Run
-from accel.store.faults import foremost
 from accel.store.network import Network
+from accel.store.request_errors import foremost
 from accel.testing import DictStore, Layout, table, write_file
 
 ROWS = 40
@@ -52,7 +52,7 @@ class FakeReader:
     def __init__(self, before: Callable[[ScanTask, Piece], Any] | None = None, **options: Any) -> None:
         self.options = Options(**options)
         self.metrics = Metrics()
-        self.seen = Seen()
+        self.seen = ObservedSelectivity()
         self.network = Network(latency=0.03, bandwidth=90e6)
         self.before = before
         self.fetched: list[tuple[str, list[tuple[int, int]]]] = []
@@ -66,9 +66,6 @@ class FakeReader:
     def reads(self, task: ScanTask, *, abreast: int = 1) -> FakeReads:
         return FakeReads(self, task)
 
-    async def unpack(self, read: PieceRead) -> PieceRead:
-        return read
-
     async def decode(self, task: ScanTask, read: PieceRead, *, found: None = None) -> list[pa.RecordBatch]:
         start = 100 * int(task.path) + 20 * task.row_group
         values = [start + row for a, b in read.piece.rows for row in range(a, b)]
@@ -78,17 +75,17 @@ class FakeReader:
 class FakeOutcome:
     """Nothing is kept."""
 
-    def recall_piece(self, piece: Piece) -> None:
+    def get_piece(self, piece: Piece) -> None:
         pass
 
-    def keep(self, piece: Piece, batches: list[pa.RecordBatch]) -> None:
+    def put(self, piece: Piece, batches: list[pa.RecordBatch]) -> None:
         pass
 
 
 class FakeReads:
     two_phases = False
     remembers = False
-    outcome = FakeOutcome()
+    result = FakeOutcome()
 
     def __init__(self, reader: FakeReader, task: ScanTask) -> None:
         self.reader, self.task = reader, task

@@ -18,7 +18,7 @@ import pytest
 import accel
 from accel.predicate.literal import literal_value
 from accel.ranges import ByteRange
-from accel.store import runtime
+from accel.store import io_loop
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
 FILES, ROWS = 4, 100
@@ -251,7 +251,7 @@ def tasks_left() -> int:
             await asyncio.sleep(0)
         return len(asyncio.all_tasks()) - 1
 
-    return runtime.run(count())
+    return io_loop.run(count())
 
 
 def test_closing_wakes_a_thread_that_waits() -> None:

@@ -19,7 +19,7 @@ from accel.planning.file_entry import FileBlock, FileEntry, FileFacts
 from accel.planning.handle import FileHandle
 from accel.ranges import ByteRange, Kind, Suffix
 from accel.scanning.resolved_source import ListingSpeculation
-from accel.store import runtime
+from accel.store import io_loop
 from accel.store.range_store import ObjectEntry, Payload
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
@@ -97,7 +97,7 @@ def tasks_under_way() -> list[str]:
         own = asyncio.current_task()
         return [str(task.get_coro()) for task in asyncio.all_tasks() if task is not own]
 
-    return runtime.run(look())
+    return io_loop.run(look())
 
 
 # A directory that stays as it is.
@@ -278,7 +278,7 @@ def test_what_is_assumed_is_taken_for_checked_once_it_is_listed(store: HeldListi
     """Else a file would be read by what is cached of it for another `max_age`, although nobody has asked for it."""
     cache = accel.Cache(max_age=1000)
     keys(scan(store, cache))
-    handles = [value for value in cache._entries.values() if isinstance(value, FileHandle)]
+    handles = [value for value in cache._metadata.values() if isinstance(value, FileHandle)]
     began = time.monotonic()
     for handle in handles:
         handle.checked_at -= 5000  # older than `max_age`
@@ -312,7 +312,7 @@ def test_what_was_assumed_stands_for_the_whole_scan(cache: accel.Cache) -> None:
 
 
 def aged(cache: accel.Cache) -> None:
-    for value in cache._entries.values():
+    for value in cache._metadata.values():
         if isinstance(value, FileHandle):
             value.checked_at -= 1e6
 
@@ -389,11 +389,11 @@ async def test_it_is_of_the_version_that_was_used_that_the_store_is_asked(
     async def confirm(_: FileBlock) -> FileBlock:
         return replace(expected, files=(replace(entry, facts=facts),), round_trips=1)
 
-    held = SimpleNamespace(doubted=[handles[name] for name in used], bear_out=lambda moment: None)
+    held = SimpleNamespace(assumed=[handles[name] for name in used], confirm_assumed=lambda moment: None)
     assumed: Any = SimpleNamespace(
         answers=None,
         reader=SimpleNamespace(
-            opener=SimpleNamespace(held=held), metrics=SimpleNamespace(deepest=lambda trips: None)
+            opener=SimpleNamespace(freshness=held), metrics=SimpleNamespace(deepest=lambda trips: None)
         ),
     )
     asking: Any = SimpleNamespace(confirm=confirm)

@@ -14,10 +14,10 @@ from accel.metrics import Metrics
 from accel.options import Options
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Suffix, Want
 from accel.store.client import Client
-from accel.store.faults import SuffixUnsupportedError
+from accel.store.fetch import Retry
 from accel.store.http_store import HttpStore
 from accel.store.range_store import ObjectEntry, Payload
-from accel.store.retry import Retry
+from accel.store.request_errors import SuffixUnsupportedError
 from accel.testing import DictStore, FaultStore, RecordingStore
 
 Spoil: TypeAlias = Callable[[list[Payload]], list[Payload]]
@@ -422,12 +422,12 @@ async def test_errors_of_a_store_of_the_callers_become_ours(
 class Joined(DictStore):
     """Has what it does from a task that others share, which so often is cancelled."""
 
-    cancels = 0
+    cancel_requests = 0
 
     async def _join(self) -> None:
         task = asyncio.create_task(asyncio.sleep(0))
-        if self.cancels:
-            self.cancels -= 1
+        if self.cancel_requests:
+            self.cancel_requests -= 1
             task.cancel()
         await task
 
@@ -447,11 +447,11 @@ class Joined(DictStore):
 
 async def test_a_request_that_another_has_cancelled_is_sent_again(pin: ObjectId) -> None:
     store, metrics = Joined({"f": BODY}), Metrics()
-    store.cancels = 2
+    store.cancel_requests = 2
     stash = await client_over(store).read("f", [want(0, 5), want(500, 505, 1)], pin=pin, metrics=metrics)
     assert [bytes(view) for view in stash.values()] == [BODY[0:5], BODY[500:505]]
     assert (metrics.requests, metrics.retries) == (4, 2)
-    store.cancels = 3
+    store.cancel_requests = 3
     with pytest.raises(StoreError) as caught:
         await client_over(store).read("f", [want(0, 5)], pin=pin, metrics=metrics)
     assert str(caught.value) == (
@@ -463,7 +463,7 @@ async def test_a_request_that_another_has_cancelled_is_sent_again(pin: ObjectId)
 @pytest.mark.parametrize("ask", [lambda c: c.head("f"), lambda c: c.list_below("f")], ids=["head", "listing"])
 async def test_a_look_that_another_has_cancelled_fails(ask: Callable[[Client], Any]) -> None:
     store = Joined({"f": BODY})
-    store.cancels = 1
+    store.cancel_requests = 1
     with pytest.raises(StoreError, match=r"^mem://box/f: a request was cancelled, and by nobody"):
         await ask(client_over(store))
 

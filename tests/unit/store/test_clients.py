@@ -11,8 +11,8 @@ from obstore.store import MemoryStore, S3Store
 
 from accel.errors import StoreError
 from accel.options import Options
-from accel.store import clients
-from accel.store.clients import client_for
+from accel.store import client as clients
+from accel.store.client import client_for
 from accel.store.location import parse_url
 from accel.store.obstore_store import ObstoreStore
 from accel.testing import DictStore
@@ -87,11 +87,11 @@ def test_the_token_of_a_given_store_outlives_its_client() -> None:
 
 def test_a_given_store_is_not_kept_alive() -> None:
     store = DictStore({"f": bytes(10)})
-    watched = weakref.ref(store)
+    tracked = weakref.ref(store)
     client_for("store:", store=store)
     del store
     gc.collect()
-    assert watched() is None
+    assert tracked() is None
 
 
 def test_a_path_of_an_absent_store_is_refused() -> None:
@@ -170,14 +170,14 @@ def test_what_reads_a_given_store_is_made_once_and_does_not_keep_it() -> None:
     for make in (lambda: given(retry_config={"max_retries": 1}), MemoryStore):
         other = make()
         assert client_for("store:", store=other).store.wraps(other)  # type: ignore[attr-defined]
-        watched = weakref.ref(other)
+        tracked = weakref.ref(other)
         del other
         gc.collect()
-        assert watched() is None
-    watched = weakref.ref(store)
+        assert tracked() is None
+    tracked = weakref.ref(store)
     del store
     gc.collect()
-    assert watched() is None
+    assert tracked() is None
     assert token not in clients._registry.transports
 
 

@@ -16,12 +16,13 @@ from urllib.parse import urlsplit
 import pytest
 import trustme
 
-from accel.store import connections
-from accel.store.connection import Connection, Loss, LostError, Reply, Request
-from accel.store.connections import Connections, Origin, Patience, UnreachableError, connections_to
+from accel.store import connection_pool as connections
+from accel.store.connection_pool import Connections, Origin, Timeouts, UnreachableError, connections_to
+from accel.store.fetch import open_file_limit
+from accel.store.http_connection import Connection, Loss, LostError, Reply, Request
 
 BODY = bytes(i % 251 for i in range(1000))
-PATIENCE = Patience(1.0, 0.2)
+PATIENCE = Timeouts(1.0, 0.2)
 
 
 def origin_of(url: str, host: str = "127.0.0.1") -> Origin:
@@ -274,7 +275,7 @@ async def test_an_answer_too_many_is_not_taken_for_the_next(length: int) -> None
         writer.close()
 
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
-    pool = Connections(Origin("127.0.0.1", listening.sockets[0].getsockname()[1], False), Patience(5.0, 5.0))
+    pool = Connections(Origin("127.0.0.1", listening.sockets[0].getsockname()[1], False), Timeouts(5.0, 5.0))
     for _ in range(5):
         assert bytes((await ask(pool, 0, length)).body) == b"a" * length
     await pool.close()
@@ -353,7 +354,7 @@ async def test_idle_connections_of_all_pools_count_together(
     server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (12, 64))
-    pools = [Connections(origin_of(server.url), Patience(1.0, 0.2 + n)) for n in range(4)]
+    pools = [Connections(origin_of(server.url), Timeouts(1.0, 0.2 + n)) for n in range(4)]
     for pool in pools:
         await asyncio.gather(*(ask(pool) for _ in range(2)))
     await asyncio.sleep(0)  # an aborted connection is told of its end
@@ -367,7 +368,7 @@ async def test_idle_connections_of_all_pools_count_together(
 async def test_without_files_to_open_those_of_other_pools_are_given_up(
     server: Any, pool: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = Connections(origin_of(server.url), Patience(1.0, 0.3))
+    other = Connections(origin_of(server.url), Timeouts(1.0, 0.3))
     await ask(other)
 
     async def fail() -> Any:
@@ -381,107 +382,10 @@ async def test_without_files_to_open_those_of_other_pools_are_given_up(
     await other.close()
 
 
-def few_files(monkeypatch: pytest.MonkeyPatch, most: int) -> set[Any]:
-    """Let pools have so many connections at once, those included that are being made; returns the open ones."""
-    reach, lost = Connections._reach, Connection.connection_lost
-    held: set[Any] = set()
-
-    async def scarcely(pool: Connections) -> Any:
-        if len(held) >= most:
-            raise OSError(errno.EMFILE, "Too many open files")
-        making = object()
-        held.add(making)
-        try:
-            made = await reach(pool)
-            held.add(made)
-            return made
-        finally:
-            held.discard(making)
-
-    def forget(connection: Connection, exc: Exception | None) -> None:
-        held.discard(connection)
-        lost(connection, exc)
-
-    monkeypatch.setattr(Connections, "_reach", scarcely)
-    monkeypatch.setattr(Connection, "connection_lost", forget)
-    return held
-
-
-async def test_without_files_to_open_requests_wait_for_those_of_others(
-    server: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    few_files(monkeypatch, 3)
-    pools = [Connections(origin_of(server.url), Patience(1.0, 2.0 + n)) for n in range(2)]
-    replies = await asyncio.gather(*(ask(pools[n % 3 == 2], n, n + 5) for n in range(60)))
-    assert [bytes(reply.body) for reply in replies] == [BODY[n : n + 5] for n in range(60)]
-    # Each goes to another request as it is, where that is of the same pool: in an order that suits, three are enough.
-    assert 3 <= server.connections <= 45
-    assert connections._shared().files.held == 0
-    for pool in pools:
-        await pool.close()
-
-
-async def test_one_that_waits_for_a_file_may_leave(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    few_files(monkeypatch, 1)
-    pool = Connections(origin_of(server.url), Patience(1.0, 5.0))
-    server.script[0] = lambda reply: setattr(reply, "delay", 0.1)
-    asked = [asyncio.ensure_future(ask(pool, n, n + 5)) for n in range(4)]
-    while not server.requests:
-        await asyncio.sleep(0.005)
-    asked[1].cancel()
-    asked[0].add_done_callback(lambda _: asked[2].cancel())  # its turn has come
-    found = await asyncio.gather(*asked, return_exceptions=True)
-    assert [type(each) for each in found] == [Reply, asyncio.CancelledError, asyncio.CancelledError, Reply]
-    assert bytes((await ask(pool)).body) == BODY[10:20]
-    assert connections._shared().files.held == 0
-    await pool.close()
-
-
-async def test_a_connection_that_something_came_over_since_goes_to_nobody(
-    server: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = few_files(monkeypatch, 1)
-    monkeypatch.setattr(Connection, "silent", False)
-    pool = Connections(origin_of(server.url), Patience(1.0, 5.0))
-    replies = await asyncio.gather(*(ask(pool, n, n + 5) for n in range(5)))
-    assert [bytes(reply.body) for reply in replies] == [BODY[n : n + 5] for n in range(5)]
-    assert (server.connections, len(held)) == (5, 1)
-    await pool.close()
-
-
-async def test_closing_ends_those_that_wait_for_a_file(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = few_files(monkeypatch, 1)
-    pool = Connections(origin_of(server.url), Patience(1.0, 60.0))
-    server.script[0] = lambda reply: setattr(reply, "delay", 60.0)
-    asked = [asyncio.ensure_future(ask(pool)) for _ in range(3)]
-    while not server.requests:
-        await asyncio.sleep(0.005)
-    await pool.close()
-    found = await asyncio.gather(*asked, return_exceptions=True)
-    assert [isinstance(each, LostError) and each.loss for each in found] == [Loss.CLOSED] * 3
-    assert not held
-    assert connections._shared().files.held == 0
-
-
-async def test_who_waits_for_a_file_in_vain_says_so(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    few_files(monkeypatch, 1)
-    pool, slow = (Connections(origin_of(server.url), Patience(1.0, seconds)) for seconds in (0.1, 5.0))
-    server.script[0] = lambda reply: setattr(reply, "delay", 0.5)
-    busy = asyncio.ensure_future(ask(slow))
-    while not server.requests:
-        await asyncio.sleep(0.005)
-    found = await asyncio.gather(*(ask(pool) for _ in range(3)), return_exceptions=True)
-    assert [isinstance(each, LostError) and each.loss for each in found] == [Loss.EXHAUSTED] * 3
-    assert bytes((await busy).body) == BODY[10:20]
-    assert connections._shared().files.held == 0
-    for each in (pool, slow):
-        await each.close()
-
-
 @pytest.mark.parametrize(("soft", "files"), [(1024, 1024), (-1, 1 << 16), (1 << 30, 1 << 16)])
 def test_how_many_files_may_be_open(monkeypatch: pytest.MonkeyPatch, soft: int, files: int) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (soft, soft))
-    assert connections._open_files() == files
+    assert open_file_limit() == files
 
 
 async def test_a_cancelled_request_ends_its_connection(server: Any, pool: Connections) -> None:
@@ -561,7 +465,7 @@ async def test_nobody_there() -> None:
 
 
 async def test_a_handshake_without_an_answer_ends_in_time(server: Any) -> None:
-    pool = Connections(origin_of(server.url)._replace(tls=True), Patience(0.2, 5.0))
+    pool = Connections(origin_of(server.url)._replace(tls=True), Timeouts(0.2, 5.0))
     with pytest.raises(UnreachableError, match="in time"):
         async with asyncio.timeout(3):
             await ask(pool)
@@ -583,7 +487,7 @@ async def test_a_handshake_that_is_cancelled_leaves_the_next_alone(
         served.add(asyncio.ensure_future(server.serve(reader, writer)))
 
     listening = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=context)
-    pool = Connections(Origin("localhost", listening.sockets[0].getsockname()[1], True), Patience(5.0, 5.0))
+    pool = Connections(Origin("localhost", listening.sockets[0].getsockname()[1], True), Timeouts(5.0, 5.0))
     loop, asking = asyncio.get_running_loop(), set[asyncio.Task[Reply]]()
     made, connect = Connection.connection_made, loop.create_connection
 
@@ -632,9 +536,9 @@ async def test_names_are_looked_up_once_for_many(server: Any, monkeypatch: pytes
 
 async def test_one_pool_for_a_server() -> None:
     one, other = Origin("a", 1, False), Origin("a", 1, True)
-    assert connections_to(one, PATIENCE) is connections_to(Origin("a", 1, False), Patience(1.0, 0.2))
+    assert connections_to(one, PATIENCE) is connections_to(Origin("a", 1, False), Timeouts(1.0, 0.2))
     assert connections_to(one, PATIENCE) is not connections_to(other, PATIENCE)
-    assert connections_to(one, PATIENCE) is not connections_to(one, Patience(1.0, 0.3))
+    assert connections_to(one, PATIENCE) is not connections_to(one, Timeouts(1.0, 0.3))
 
 
 def test_the_pools_of_a_closed_loop_are_forgotten() -> None:

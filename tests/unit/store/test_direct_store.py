@@ -18,13 +18,15 @@ from obstore.store import MemoryStore, S3Store
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.options import Options, Transport
 from accel.ranges import ByteRange, Suffix
-from accel.store import direct_store, runtime, signing
-from accel.store.connections import connections_to
-from accel.store.direct_store import DirectStore, adapt
-from accel.store.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
+from accel.store import io_loop
+from accel.store import s3_store as direct_store
+from accel.store import s3_store as signing
+from accel.store.connection_pool import connections_to
 from accel.store.http_store import HttpStore
 from accel.store.obstore_store import ObstoreStore
 from accel.store.range_store import Header, Lister, Pager, RangeStore, Writer
+from accel.store.request_errors import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
+from accel.store.s3_store import DirectStore, adapt
 from tests.support.object_server import ObjectServer, s3_at, status
 
 BODY = bytes(i % 251 for i in range(1000))
@@ -36,7 +38,7 @@ def no_surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     yield
-    direct_store._aside.clear()
+    direct_store._left_to_obstore.clear()
 
 
 def s3_of(url: str, **client: Any) -> S3Store:
@@ -166,7 +168,7 @@ async def test_what_is_refused_is_asked_of_obstore_and_so_is_all_after_it(
         payload = await s3.read("f", ByteRange(10, 20), if_match='"v1"')
         assert (bytes(payload.data), payload.etag) == (BODY[10:20], '"v1"')
     assert directly(server) == [True, False, False, False]
-    direct_store._aside.clear()  # as after a minute
+    direct_store._left_to_obstore.clear()  # as after a minute
     await s3.read("f", ByteRange(10, 20))
     assert directly(server)[4:] == [True]
 
@@ -203,8 +205,8 @@ async def test_what_is_refused_is_signed_anew(server: Any, s3: DirectStore, sign
     server.script[1] = status(403)
     for refused in (False, True, False):
         assert bytes((await s3.read("f", ByteRange(10, 20))).data) == BODY[10:20]
-        assert (len(direct_store._aside) == 1) is refused
-        direct_store._aside.clear()
+        assert (len(direct_store._left_to_obstore) == 1) is refused
+        direct_store._left_to_obstore.clear()
     assert directly(server) == [True, True, False, True]
     assert signed == ["f", "f"]
 
@@ -212,7 +214,7 @@ async def test_what_is_refused_is_signed_anew(server: Any, s3: DirectStore, sign
 async def test_a_forked_child_is_refused(
     server: Any, s3: DirectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runtime._state, "forked_after_use", True)
+    monkeypatch.setattr(io_loop._state, "forked_after_use", True)
     with pytest.raises(AccelError, match="spawn or forkserver"):
         await s3.read("f", ByteRange(10, 20))
     monkeypatch.undo()

@@ -9,8 +9,8 @@ import pytest
 
 import accel
 from accel.errors import StoreError
-from accel.store.endpoints import check_settings, endpoint_of
 from accel.store.location import parse_url
+from accel.store.storage_options import check_settings, endpoint_of
 
 VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "GOOGLE_BASE_URL", "AZURE_ENDPOINT")
 

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from accel.ranges import ByteRange
-from accel.store.faults import (
+from accel.store.request_errors import (
     IncompleteBodyError,
     ObjectGoneError,
     ShortObjectError,

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from accel.store.gate import Gate
+from accel.store.fetch import Gate
 
 
 class Users:

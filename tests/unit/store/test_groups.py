@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from accel.store.groups import Group
+from accel.store.tasks import Group
 
 
 async def fail() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accel.store.http_proxy import proxy_for
+from accel.store.http_store import proxy_for
 
 
 @pytest.fixture(autouse=True)

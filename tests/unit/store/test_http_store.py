@@ -21,10 +21,10 @@ from accel.errors import (
 )
 from accel.options import Options
 from accel.ranges import ByteRange, Suffix
-from accel.store import runtime
-from accel.store.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
+from accel.store import io_loop
 from accel.store.http_store import HttpStore, _redirected
 from accel.store.range_store import Header, Lister, ObjectEntry, RangeStore
+from accel.store.request_errors import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
 from tests.support.object_server import status as answering
 
 BODY = bytes(i % 251 for i in range(1000))
@@ -679,7 +679,7 @@ async def test_a_store_that_is_dropped_closes_its_connections(server: Any) -> No
         sessions.append(it._session)
         assert not sessions[0].closed
 
-    await runtime.bridge(read())
+    await io_loop.bridge(read())
     gc.collect()
     async with asyncio.timeout(5):
         while not sessions[0].closed:

@@ -15,11 +15,10 @@ from accel.errors import StoreError
 from accel.metrics import Metrics
 from accel.ranges import Kind
 from accel.store import listing
-from accel.store.gate import Gate
+from accel.store.fetch import Gate, Retry
 from accel.store.listing import Cuts, Listings
 from accel.store.obstore_store import ObstoreStore
 from accel.store.range_store import ObjectEntry
-from accel.store.retry import Retry
 
 PAGE = 5
 

@@ -10,9 +10,9 @@ import pytest
 from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.ranges import ByteRange, Suffix
 from accel.store import local_store
-from accel.store.faults import ShortObjectError
 from accel.store.local_store import FileStore
 from accel.store.range_store import Gatherer, Header, Lister, RangeStore
+from accel.store.request_errors import ShortObjectError
 
 BODY = bytes(i % 251 for i in range(1000))
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from accel.errors import AccelError, StoreError
-from accel.store import local_target
-from accel.store.local_target import copy_bytes, write_beside
+from accel.store import local_store as local_target
+from accel.store.local_store import copy_bytes, write_beside
 
 
 def test_the_name_is_given_at_the_end(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_what_finds_room_only_in_part_is_not_taken_for_written(tmp_path: Path) -
     script = f"""
 import resource
 from accel.errors import StoreError
-from accel.store.local_target import write_beside
+from accel.store.local_store import write_beside
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 try:
     with write_beside({str(target)!r}) as file:
@@ -104,7 +104,7 @@ def test_killed_at_any_step_there_is_the_old_file_or_the_new(tmp_path: Path, ste
     target.write_bytes(b"old")
     script = f"""
 import os, signal
-from accel.store.local_target import write_beside
+from accel.store.local_store import write_beside
 def die(*args): os.kill(os.getpid(), signal.SIGKILL)
 step = {step!r}
 if step == "fsync": os.fsync = die

@@ -16,10 +16,9 @@ import pytest
 from accel.errors import StoreError
 from accel.options import Options
 from accel.ranges import ByteRange
-from accel.store import names
-from accel.store.connections import Connections, Origin, Patience, UnreachableError
+from accel.store.connection_pool import Connections, Origin, Timeouts, UnreachableError
 from accel.store.http_store import HttpStore
-from accel.store.names import resolve
+from accel.store.threads import resolve
 from tests.unit.store.test_connections import BODY, ask
 
 FOUND = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 9))]
@@ -47,10 +46,6 @@ async def lookups(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Lookups]:
     monkeypatch.setattr(socket, "getaddrinfo", it)
     yield it
     it.release.set()
-    for thread in threading.enumerate():
-        if thread.name == "accel-name":
-            thread.join(5)
-    assert names._state.asked == {}
 
 
 async def test_what_is_found() -> None:
@@ -61,10 +56,10 @@ async def test_what_is_found() -> None:
 
 async def test_dead_names_keep_nothing_else_waiting(server: Any, lookups: Lookups) -> None:
     """Neither other names nor work that is given to the event loop's threads, of which there are 32 at most."""
-    pools = [Connections(Origin(f"dead{n}", 80, False), Patience(30.0, 30.0)) for n in range(40)]
+    pools = [Connections(Origin(f"dead{n}", 80, False), Timeouts(30.0, 30.0)) for n in range(40)]
     dead = [asyncio.ensure_future(ask(pool)) for pool in pools]
     port = int(server.url.rpartition(":")[2])
-    alive = Connections(Origin("alive.example", port, False), Patience(5.0, 5.0))
+    alive = Connections(Origin("alive.example", port, False), Timeouts(5.0, 5.0))
     web = HttpStore(f"http://alive.example:{port}", storage_options={}, options=Options())
     async with asyncio.timeout(10):
         assert bytes((await ask(alive)).body) == BODY[10:20]
@@ -81,7 +76,7 @@ async def test_dead_names_keep_nothing_else_waiting(server: Any, lookups: Lookup
 
 
 async def test_a_dead_name_is_given_up_in_time_and_asked_for_once(lookups: Lookups) -> None:
-    pool = Connections(Origin("dead.example", 80, False), Patience(0.05, 5.0))
+    pool = Connections(Origin("dead.example", 80, False), Timeouts(0.05, 5.0))
     web = HttpStore(
         "http://dead.example", storage_options={}, options=Options(connect_timeout=0.05, read_timeout=60.0)
     )
@@ -99,22 +94,11 @@ async def test_a_dead_name_is_given_up_in_time_and_asked_for_once(lookups: Looku
     await web.close()
 
 
-async def test_too_many_lookups_fail_at_once(lookups: Lookups, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "_MOST", 2)
-    dead = [asyncio.ensure_future(resolve(f"dead{n}", 80)) for n in range(2)]
-    await asyncio.sleep(0)
-    with pytest.raises(socket.gaierror) as caught:
-        await resolve("alive", 80)
-    assert caught.value.errno == socket.EAI_AGAIN
-    for task in dead:
-        task.cancel()
-
-
 STUCK = """
 import asyncio, os, socket, sys, threading
 import accel
-from accel.store import runtime
-from accel.store.names import resolve
+from accel.store import io_loop
+from accel.store.threads import resolve
 
 real, forked = socket.getaddrinfo, os.getpid()
 def stuck(*question):
@@ -129,7 +113,7 @@ async def give_up():
             await resolve("127.0.0.1", 9)
     except TimeoutError:
         print("given up", flush=True)
-runtime.run(give_up())
+io_loop.run(give_up())
 """
 FORK = """
 child = os.fork()

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from accel.errors import AccelError, StoreError
-from accel.store.cancels import UnaskedTold
 from accel.store.location import LOCAL_ROOT
-from accel.store.naming import Naming
+from accel.store.request_errors import ErrorContext
+from accel.store.tasks import CancellationGuard
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from accel.store.naming import Naming
 )
 async def test_an_error_names_the_address(root: str, path: str, named: str) -> None:
     error = StoreError("busy", path=path)
-    with pytest.raises(StoreError) as caught, Naming(root, path):
+    with pytest.raises(StoreError) as caught, ErrorContext(root, path):
         raise error
     assert caught.value is error
     assert error.path == named
@@ -32,22 +32,26 @@ async def test_an_error_names_the_address(root: str, path: str, named: str) -> N
 
 
 async def test_what_is_no_error_of_ours_passes() -> None:
-    with pytest.raises(ValueError, match="mine"), Naming("s3://bucket", "a"):
+    with pytest.raises(ValueError, match="mine"), ErrorContext("s3://bucket", "a"):
         raise ValueError("mine")
-    with Naming("s3://bucket", "a"):
+    with ErrorContext("s3://bucket", "a"):
         pass
 
 
-@pytest.mark.parametrize("within", [lambda: Naming("s3://bucket", "a"), UnaskedTold], ids=["naming", "told"])
-async def test_a_cancellation_that_nobody_asked_for_is_told(within: type[UnaskedTold]) -> None:
+@pytest.mark.parametrize(
+    "within", [lambda: ErrorContext("s3://bucket", "a"), CancellationGuard], ids=["naming", "told"]
+)
+async def test_a_cancellation_that_nobody_asked_for_is_told(within: type[CancellationGuard]) -> None:
     with pytest.raises(AccelError, match="cancelled, and by nobody") as caught, within():
         raise asyncio.CancelledError
-    assert caught.value.path == ("s3://bucket/a" if within is not UnaskedTold else None)
+    assert caught.value.path == ("s3://bucket/a" if within is not CancellationGuard else None)
     assert caught.value.__suppress_context__
 
 
-@pytest.mark.parametrize("within", [lambda: Naming("s3://bucket", "a"), UnaskedTold], ids=["naming", "told"])
-async def test_a_task_that_is_cancelled_ends_so(within: type[UnaskedTold]) -> None:
+@pytest.mark.parametrize(
+    "within", [lambda: ErrorContext("s3://bucket", "a"), CancellationGuard], ids=["naming", "told"]
+)
+async def test_a_task_that_is_cancelled_ends_so(within: type[CancellationGuard]) -> None:
     async def wait() -> None:
         with within():
             await asyncio.get_running_loop().create_future()
@@ -64,7 +68,7 @@ async def test_one_asked_for_before_is_none_within() -> None:
         try:
             await asyncio.get_running_loop().create_future()
         except asyncio.CancelledError:
-            with pytest.raises(AccelError, match="by nobody"), UnaskedTold():
+            with pytest.raises(AccelError, match="by nobody"), CancellationGuard():
                 raise asyncio.CancelledError from None
         return "went on"
 

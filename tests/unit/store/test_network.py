@@ -6,10 +6,10 @@ import random
 
 import pytest
 
+from accel.coalesce import Merging, RequestShape
 from accel.errors import ObjectNotFoundError
 from accel.metrics import Metrics
 from accel.options import MIB, Options
-from accel.planning.coalesce import Merging, RequestShape
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 from accel.store.client import Client
 from accel.store.network import Network
@@ -25,7 +25,7 @@ def fresh() -> Network:
 def test_until_something_is_known() -> None:
     network = fresh()
     assert (network.latency, network.bandwidth, network.total_bandwidth) == (0.03, 90e6, 360e6)
-    assert (network.p95, network.streams) == (None, 4)
+    assert network.streams == 4
     assert network.seconds(9_000_000) == pytest.approx(0.13)
     assert network.seconds(9_000_000, requests=2) == pytest.approx(0.08)
     assert network.seconds(9_000_000, requests=100) == pytest.approx(0.055)
@@ -79,19 +79,7 @@ def test_what_is_neither_small_nor_large_tells_nothing() -> None:
     for nbytes in (64 * KIB + 1, 512 * KIB - 1):
         for _ in range(10):
             network.observe(nbytes, 100.0)
-    assert (network.latency, network.bandwidth, network.p95) == (0.03, 90e6, None)
-
-
-def test_the_slowest_of_twenty() -> None:
-    network = fresh()
-    for i in range(19):
-        network.observe(KIB, 0.01 + i / 1e6)
-    assert network.p95 is None
-    network.observe(KIB, 0.5)
-    assert network.p95 == pytest.approx(0.5, abs=0.001)
-    for _ in range(20):
-        network.observe(KIB, 0.01)
-    assert network.p95 == pytest.approx(0.01, rel=0.1)
+    assert (network.latency, network.bandwidth) == (0.03, 90e6)
 
 
 @pytest.mark.parametrize(

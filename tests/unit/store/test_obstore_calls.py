@@ -17,10 +17,11 @@ from obstore.store import LocalStore, MemoryStore
 import accel
 from accel.errors import AccelError, StoreError
 from accel.ranges import ByteRange
-from accel.store import obstore_calls, obstore_chunks
-from accel.store.faults import IncompleteBodyError
-from accel.store.obstore_calls import Watched, all_let_go, watched
+from accel.store import obstore_store as obstore_chunks
+from accel.store import tasks as obstore_calls
 from accel.store.obstore_store import ObstoreStore
+from accel.store.request_errors import IncompleteBodyError
+from accel.store.tasks import TrackedStream, all_released, tracked
 from tests.support.object_server import ObjectServer, Reply, s3_at
 
 
@@ -35,7 +36,7 @@ def nothing_collects() -> Iterator[None]:
 
 def soon(seconds: float = 5.0) -> bool:
     patience = time.monotonic() + seconds
-    while not all_let_go():
+    while not all_released():
         if time.monotonic() > patience:
             return False
         time.sleep(0.001)
@@ -45,10 +46,10 @@ def soon(seconds: float = 5.0) -> bool:
 def test_a_call_is_known_while_somebody_holds_it() -> None:
     async def one() -> None:
         call: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        assert watched(call) is call
-        assert not all_let_go()
+        assert tracked(call) is call
+        assert not all_released()
         del call
-        assert all_let_go()
+        assert all_released()
 
     asyncio.run(one())
 
@@ -103,7 +104,7 @@ def test_cancelled_calls_are_known_until_their_threads_have_ended(tmp_path: Path
     async def many() -> None:
         reads = [asyncio.ensure_future(store.read("x", ByteRange(0, 1))) for _ in range(20)]
         await asyncio.sleep(0)
-        known.append(len(obstore_calls._held))
+        known.append(len(obstore_calls._unfinished_calls))
         for read in reads:
             read.cancel()
         await asyncio.wait(reads)
@@ -119,9 +120,9 @@ def test_each_step_of_a_stream_is_watched() -> None:
 
     async def parts() -> bytes:
         result = await obstore.get_async(store, "x")
-        stream = Watched(result.stream(min_chunk_size=1))
+        stream = TrackedStream(result.stream(min_chunk_size=1))
         step = anext(stream)
-        assert not all_let_go()
+        assert not all_released()
         taken = bytes(await step)
         del step
         return taken + b"".join([bytes(part) async for part in stream])
@@ -135,23 +136,23 @@ def test_a_fork_knows_nothing_of_its_parents_calls() -> None:
         def __await__(self) -> Iterator[None]:
             yield
 
-    call = watched(Call())
+    call = tracked(Call())
     child = os.fork()
     if child == 0:
-        os._exit(0 if all_let_go() else 1)
-    assert not all_let_go()
+        os._exit(0 if all_released() else 1)
+    assert not all_released()
     del call
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def unwatched(source: str) -> list[int]:
-    """Lines of asynchronous calls of obstore's that do not go through `watched` or `Watched`."""
+    """Lines of asynchronous calls of obstore's that do not go through `tracked` or `TrackedStream`."""
     tree = ast.parse(source)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     seen = {
         id(inside)
         for call in calls
-        if isinstance(call.func, ast.Name) and call.func.id in ("watched", "Watched")
+        if isinstance(call.func, ast.Name) and call.func.id in ("tracked", "TrackedStream")
         for inside in ast.walk(call.args[0])
     }
     return sorted(
@@ -167,14 +168,14 @@ def unwatched(source: str) -> list[int]:
 
 
 def test_every_call_is_watched() -> None:
-    assert unwatched("a = obstore.get_async(s)\nb = watched(obstore.get_async(s))\nc = r.stream()\n") == [
+    assert unwatched("a = obstore.get_async(s)\nb = tracked(obstore.get_async(s))\nc = r.stream()\n") == [
         1,
         3,
     ]
     users = [
         path
         for path in sorted(Path(accel.__file__).parent.rglob("*.py"))
-        if "import obstore\n" in path.read_text() or path.name == "obstore_chunks.py"
+        if "import obstore\n" in path.read_text()
     ]
-    assert len(users) >= 4
+    assert len(users) >= 2
     assert {path.name: unwatched(path.read_text()) for path in users} == {path.name: [] for path in users}

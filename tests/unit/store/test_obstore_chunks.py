@@ -12,10 +12,9 @@ import pytest
 
 from accel.errors import StoreError
 from accel.options import Options, Transport
-from accel.store import obstore_chunks
-from accel.store.direct_store import adapt
-from accel.store.obstore_chunks import Chunks
-from accel.store.obstore_store import ObstoreStore
+from accel.store import obstore_store as obstore_chunks
+from accel.store.obstore_store import ListingChunks, ObstoreStore
+from accel.store.s3_store import adapt
 from tests.support.object_server import ObjectServer, Reply, s3_at
 
 ONE = b"<Key>d/a</Key><LastModified>2015-10-21T07:28:00.000Z</LastModified><Size>1</Size>"
@@ -123,7 +122,7 @@ class Stream:
         return self.turn
 
 
-async def waiting(chunks: Chunks) -> asyncio.Task[Any]:
+async def waiting(chunks: ListingChunks) -> asyncio.Task[Any]:
     task = asyncio.ensure_future(chunks.take())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -135,15 +134,15 @@ async def test_the_stream_is_let_go_of_before_its_request_is_cancelled() -> None
 
     class Turn(asyncio.Future[Any]):
         def cancel(self, msg: Any = None) -> bool:
-            alive.append(watched() is not None)
+            alive.append(tracked() is not None)
             return super().cancel(msg)
 
     stream = Stream(Turn())
-    watched = weakref.ref(stream)
-    chunks = Chunks(stream, "d", read_timeout=None)
+    tracked = weakref.ref(stream)
+    chunks = ListingChunks(stream, "d", read_timeout=None)
     del stream
     task = await waiting(chunks)
-    assert watched() is not None
+    assert tracked() is not None
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -155,13 +154,13 @@ async def test_a_failure_that_nobody_waits_for_any_more_is_not_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     turn: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    task = await waiting(Chunks(Stream(turn), "d", read_timeout=None))
+    task = await waiting(ListingChunks(Stream(turn), "d", read_timeout=None))
     task.cancel()
     turn.set_exception(ValueError("late"))
     with pytest.raises(asyncio.CancelledError):
         await task
     await asyncio.sleep(0)  # what it calls when it is done holds it
-    watched = weakref.ref(turn)
+    tracked = weakref.ref(turn)
     del turn, task
     gc.collect()
-    assert (watched(), caplog.records) == (None, [])
+    assert (tracked(), caplog.records) == (None, [])

@@ -24,11 +24,10 @@ from accel.errors import (
 )
 from accel.ranges import ByteRange, Suffix
 from accel.store import obstore_store
-from accel.store.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
-from accel.store.obstore_config import UNTOLD
 from accel.store.obstore_errors import translate
-from accel.store.obstore_store import ObstoreStore
+from accel.store.obstore_store import CONFIG_HIDDEN, ObstoreStore
 from accel.store.range_store import Header, Lister, ObjectEntry, RangeStore
+from accel.store.request_errors import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
 from accel.testing import Layout, table, write_file
 from tests.support.object_server import status
 
@@ -210,7 +209,7 @@ async def test_a_store_that_cannot_be_copied_is_tried_once_and_told_of(
     given = S3Store("b", endpoint=server.url, allow_http=True, **settings)
     scans = [accel.scan("f.parquet", store=given, cache=None) for _ in range(3)]
     assert [(await scan.to_table_async()).num_rows for scan in scans] == [10, 10, 10]
-    assert [scan.metrics.warnings for scan in scans] == [[UNTOLD]] * 3
+    assert [scan.metrics.warnings for scan in scans] == [[CONFIG_HIDDEN]] * 3
     # Rust tells of a panic whoever catches it.
     assert capfd.readouterr().err.count("panicked at") == 1
     client_options: Any = {"allow_http": True}

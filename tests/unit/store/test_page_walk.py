@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequen
 import pytest
 
 from accel.errors import StoreError
-from accel.store import page_walk
-from accel.store.page_walk import PageWalk
+from accel.store import listing as page_walk
+from accel.store.listing import PageWalk
 from accel.store.range_store import ObjectEntry
 
 PAGE = 3

@@ -13,10 +13,10 @@ from accel.metrics import Metrics
 from accel.options import Options, Transport
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
 from accel.store.client import Client
-from accel.store.direct_store import DirectStore, adapt
 from accel.store.http_store import HttpStore
 from accel.store.range_store import RangeStore
-from accel.store.refusals import CREDENTIAL_FAULTS, code_in, quoted
+from accel.store.request_errors import CREDENTIAL_FAULTS, code_in, quoted
+from accel.store.s3_store import DirectStore, adapt
 from tests.support.object_server import status
 
 SIGNATURE = "c5316eaf9da3679c063dbd6aae8ac5524c4ed9fed7cb234e4c49e7f9e4312f5b"

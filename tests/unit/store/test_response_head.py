@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accel.store.response_head import ResponseHead, _read_lines, read_head
+from accel.store.http_response import ResponseHead, _read_lines, read_head
 
 
 def test_a_plain_head() -> None:

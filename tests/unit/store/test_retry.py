@@ -6,7 +6,7 @@ import pytest
 
 from accel.errors import StoreError
 from accel.options import Options
-from accel.store.retry import Retry
+from accel.store.fetch import Retry
 
 
 class Clock:

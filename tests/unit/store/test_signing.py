@@ -9,9 +9,9 @@ import pytest
 from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
 
 from accel.options import Options
-from accel.store import signing
-from accel.store.connections import Origin, Patience
-from accel.store.signing import signer_of
+from accel.store import s3_store as signing
+from accel.store.connection_pool import Origin, Timeouts
+from accel.store.s3_store import signer_of
 
 OPTIONS = Options(connect_timeout=3.0, read_timeout=4.0)
 KEYS = {"access_key_id": "KEY", "secret_access_key": "SECRET", "region": "eu-north-1"}
@@ -137,14 +137,14 @@ async def test_credentials_that_come_from_elsewhere() -> None:
 
 
 PATIENCES = {
-    "accel's": ({}, Patience(3.0, 4.0)),
-    "its maker's": ({"connect_timeout": "500ms", "read_timeout": "2m"}, Patience(0.5, 120.0)),
-    "a day for all of it": ({"timeout": "24h"}, Patience(3.0, 4.0)),
+    "accel's": ({}, Timeouts(3.0, 4.0)),
+    "its maker's": ({"connect_timeout": "500ms", "read_timeout": "2m"}, Timeouts(0.5, 120.0)),
+    "a day for all of it": ({"timeout": "24h"}, Timeouts(3.0, 4.0)),
 }
 
 
 @pytest.mark.parametrize(("client", "patience"), PATIENCES.values(), ids=PATIENCES)
-def test_patience(client: dict[str, Any], patience: Patience) -> None:
+def test_patience(client: dict[str, Any], patience: Timeouts) -> None:
     signer = signer_of(s3(client_options=client), OPTIONS)
     assert signer is not None
     assert signer.patience == patience

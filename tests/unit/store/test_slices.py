@@ -9,8 +9,8 @@ from typing import Self
 
 import pytest
 
-from accel.store import slices
-from accel.store.slices import breathe, each
+from accel.store import tasks as slices
+from accel.store.tasks import breathe, each
 
 
 class Clock:
@@ -26,7 +26,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("accel.store.slices.time.monotonic", clock)
+    monkeypatch.setattr("accel.store.tasks.time.monotonic", clock)
     return clock
 
 

@@ -17,7 +17,7 @@ from accel.planning.file_entry import FileBlock, FileEntry
 from accel.store.client import Client
 from accel.store.local_store import FileStore, etag_of
 from accel.store.range_store import ObjectEntry, PageSeen
-from accel.tables.discover import discover
+from accel.tables.path_source import discover
 
 S3 = "s3://bucket"
 
@@ -700,7 +700,7 @@ async def test_files_shown_before_all_are_known(
     seen: list[FileEntry] = []
     found: Any = None
     try:
-        found = await find(stores, source, begun=seen.extend, **options)
+        found = await find(stores, source, on_entries=seen.extend, **options)
     except SchemaMismatchError:
         assert "partitioning" in options
     assert [file.path for file in seen] == shown

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import accel
+from accel.cache.cache import CacheKey, Entry
 from accel.planning.file_entry import FileBlock, FileEntry
 from accel.tables.last_listing import LastListing
 
@@ -25,7 +26,7 @@ def listing(*versions: str, partitions: pa.Schema = NO_COLUMNS) -> FileBlock:
 
 
 def last(cache: accel.Cache, token: str = "mine") -> LastListing:
-    return LastListing(cache, "k", token)
+    return LastListing(cache, CacheKey(token, "k", None, Entry.LISTING))
 
 
 def note(cache: accel.Cache, found: FileBlock) -> FileBlock:

@@ -16,7 +16,7 @@ from accel.planning.file_entry import FileBlock
 from accel.ranges import Kind
 from accel.reader.reader import Reader
 from accel.scanning.file_source import SourceRequest
-from accel.store.clients import client_for
+from accel.store.client import client_for
 from accel.store.range_store import ObjectEntry
 from accel.tables.path_source import PathSource
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
@@ -76,7 +76,7 @@ def test_a_directory_named_like_a_file_is_known_as_one_afterwards(folder: Listed
 
 
 def test_what_is_below_is_asked_for_along_with_the_name_where_nothing_is_kept_of_it(folder: Listed) -> None:
-    store, cache = RecordingStore(folder), accel.Cache(memory=0, data=0)
+    store, cache = RecordingStore(folder), accel.Cache(memory=300, data=0)  # has no room for a handle
     depths = []
     for _ in range(2):
         store.clear()

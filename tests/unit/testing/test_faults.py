@@ -8,7 +8,7 @@ import pytest
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.ranges import ByteRange, Suffix
-from accel.store.faults import IncompleteBodyError
+from accel.store.request_errors import IncompleteBodyError
 from accel.testing import (
     Attempt,
     CutBody,

@@ -11,7 +11,7 @@ from accel.errors import AccelError, MemoryLimitError, SchemaMismatchError
 from accel.indexes import Bitmap, Bloom, Distinct, Ngram, Sketch, Zonemap
 from accel.indexes.kind import ChunkValues, IndexKind, Level
 from accel.options import Options
-from accel.writing.building import BuiltIndex
+from accel.writing.index_building import BuiltIndex
 from accel.writing.original import open_original
 from accel.writing.scratch import Scratch
 from accel.writing.survey import Survey

@@ -28,7 +28,7 @@ from accel.format.page_index import parse_column_index, parse_offset_index
 from accel.options import Options
 from accel.ranges import ByteRange, Suffix
 from accel.writing import EmbedProgress, embed, embed_async, source
-from accel.writing.footer_edit import PageIndexPlaces, edit_footer
+from accel.writing.tail import PageIndexPlaces, edit_footer
 from tests.unit.writing.files import metadata_of, read_all, read_bytes, sample, write
 
 

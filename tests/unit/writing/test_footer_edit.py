@@ -10,7 +10,7 @@ from accel.errors import ParquetFormatError
 from accel.format.footer import parse_footer
 from accel.format.model import FileMetadata
 from accel.format.thrift import BINARY, I64, STRUCT, read_struct, write_struct
-from accel.writing.footer_edit import PageIndexPlaces, edit_footer
+from accel.writing.tail import PageIndexPlaces, edit_footer
 from tests.unit.writing.files import metadata_of, write
 
 

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.format.embedded import TOC_KEY, Entry, parse_toc
-from accel.format.packed_heads import unpack_head
+from accel.format.embedded import TOC_KEY, Entry, parse_toc, unpack_head
 from accel.testing import DictStore, Layout, RecordingStore, write_file
 from accel.writing import embed
 from tests.unit.writing.files import metadata_of

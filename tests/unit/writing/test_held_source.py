@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from accel.writing.held_source import HeldSource
+from accel.writing.source import HeldSource
 from tests.unit.writing.test_survey import Far
 
 

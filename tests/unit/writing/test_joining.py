@@ -12,7 +12,7 @@ import accel
 from accel.format.embedded import parse_toc
 from accel.format.footer import parse_footer
 from accel.testing import Layout, write_file
-from accel.writing.joining import MANY_GROUPS
+from accel.writing.index_building import MANY_GROUPS
 from accel.writing.scratch import Scratch, ScratchBytes
 
 PAGE, PAGES = 50, 4

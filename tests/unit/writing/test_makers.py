@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from accel.indexes.kind import ChunkValues, IndexKind, Level
-from accel.writing.makers import Timed, make_maker
+from accel.writing.index_building import Timed, make_maker
 
 
 def chunk(value: int) -> ChunkValues:

@@ -13,7 +13,7 @@ import pytest
 
 from accel.format.model import ColumnIndex, SchemaElement
 from accel.format.page_index import parse_column_index
-from accel.writing.page_bounds import BoundsBuilder, bounds_builder
+from accel.writing.page_indexes import BoundsBuilder, bounds_builder
 from tests.unit.writing.files import metadata_of
 
 LONG = "a" * 70

@@ -7,7 +7,7 @@ import pytest
 
 from accel.format.model import OffsetIndex
 from accel.format.page_index import parse_offset_index
-from accel.writing.page_locations import ChunkPageList, encode_offset_index, list_pages
+from accel.writing.page_indexes import ChunkPageList, encode_offset_index, list_pages
 from tests.unit.writing.files import as_source, metadata_of, write
 
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from accel.writing import write_table
-from accel.writing.storable import storable
+from accel.writing.table_writer import storable
 from tests.unit.writing.test_embedding import page_indexes
 
 _TEXT, _BYTES = pa.string_view(), pa.binary_view()

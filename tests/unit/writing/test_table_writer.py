@@ -16,7 +16,7 @@ from obstore.store import MemoryStore
 from accel.errors import StoreError
 from accel.testing import DictStore
 from accel.writing import write_table
-from accel.writing.blooms import bloom_options
+from accel.writing.table_writer import bloom_options
 from tests.unit.writing.files import ROWS, metadata_of, read_all, sample
 from tests.unit.writing.test_embedding import page_indexes
 

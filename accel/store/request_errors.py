@@ -1,0 +1,238 @@
+"""The failures of a request, what of a server's own text may be shown, and the names that errors give to objects."""
+
+from __future__ import annotations
+
+import copy
+import re
+from types import MappingProxyType, TracebackType
+from typing import Final
+
+from accel.errors import (
+    AccelError,
+    AccessDeniedError,
+    ObjectChangedError,
+    ObjectNotFoundError,
+    StoreError,
+    redact,
+)
+from accel.ranges import ByteRange
+from accel.store.location import LOCAL_ROOT
+from accel.store.range_store import version_of
+from accel.store.tasks import CancellationGuard
+
+__all__ = [
+    "CREDENTIAL_FAULTS",
+    "OUT_OF_FILES",
+    "ErrorContext",
+    "IncompleteBodyError",
+    "ObjectGoneError",
+    "ShortObjectError",
+    "SuffixUnsupportedError",
+    "changed_object",
+    "code_in",
+    "foremost",
+    "own_copy_of",
+    "quoted",
+    "system_error",
+    "transient_status",
+]
+
+OUT_OF_FILES: Final = (
+    "raise the limit (`ulimit -n`), or lower Options.max_requests_in_flight and Options.max_files_in_flight"
+)
+"""The hint where the process has as many files open as it may."""
+
+
+def transient_status(status: int) -> bool:
+    """Return whether the same request may succeed later: after timeouts, throttling, and failures of the server."""
+    return status in (408, 425, 429) or (500 <= status < 600 and status not in (501, 505))
+
+
+def system_error(
+    error: OSError, *, path: str, place: str | None = None, hint: str | None = None
+) -> StoreError:
+    """What the file system refused; `hint` says what to do where it is a matter of permissions."""
+    text = error.strerror or str(error)
+    if isinstance(error, PermissionError):
+        return AccessDeniedError(text, path=path, place=place, hint=hint or "check its permissions")
+    return StoreError(text, path=path, place=place)
+
+
+def changed_object(path: str, place: str | None) -> ObjectChangedError:
+    """Return the error that status 412 stands for."""
+    return ObjectChangedError(
+        "the object is no longer the version that was asked for",
+        path=path,
+        place=place,
+        hint="read it again",
+        status=412,
+    )
+
+
+class IncompleteBodyError(StoreError):
+    """A body that ended early. It carries what came, so that only the rest is requested again.
+
+    `range` is what the response promised; `partial` holds its first bytes.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str,
+        range: ByteRange,
+        partial: bytes | bytearray | memoryview,
+        size: int | None,
+        etag: str | None,
+    ) -> None:
+        super().__init__(message, path=path, place=str(range), transient=True)
+        self.range = range
+        self.partial = partial
+        self.size = size
+        self.etag = version_of(etag)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # In another process the bytes are of no use, and a view does not pickle.
+        return super().__reduce__()[0], (type(self), self.message, {**self.__dict__, "partial": b""})
+
+
+class ShortObjectError(StoreError):
+    """The object ends before the range does. `size` is the object's, where the store said it."""
+
+    def __init__(self, *, path: str, want: ByteRange, size: int | None, etag: str | None = None) -> None:
+        message = "the object is shorter" if size is None else f"the object has only {size} bytes"
+        super().__init__(message, path=path, place=str(want), status=416)
+        self.size = size
+        self.etag = version_of(etag)
+
+
+class SuffixUnsupportedError(StoreError):
+    """This store, or this server, cannot serve the last bytes of an object of unknown size.
+
+    `sent` says whether a request was spent on finding out; `certain`, whether it holds for all objects.
+    """
+
+    def __init__(self, *, path: str, sent: bool, certain: bool, status: int | None = None) -> None:
+        super().__init__("the store has no suffix ranges", path=path, status=status)
+        self.sent = sent
+        self.certain = certain
+
+
+class ObjectGoneError(ObjectChangedError, ObjectNotFoundError):
+    """The object whose metadata was read has been deleted since: changed, and not found."""
+
+
+def foremost(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the most telling error of a group: that of a changed object, else the first AccelError."""
+    flat: list[BaseException] = []
+    pending: list[BaseException] = [failures]
+    while pending:
+        error = pending.pop(0)
+        if isinstance(error, BaseExceptionGroup):
+            pending.extend(error.exceptions)
+        else:
+            flat.append(error)
+    for kind in (ObjectChangedError, AccelError):
+        for error in flat:
+            if isinstance(error, kind):
+                return error
+    return flat[0]
+
+
+def own_copy_of(error: BaseException) -> BaseException:
+    """Return a copy of an AccelError for one of several who receive it, so that each may add to its own."""
+    if not isinstance(error, AccelError):
+        return error
+    own = copy.copy(error)
+    own.__cause__ = error.__cause__
+    if hasattr(error, "__notes__"):
+        own.__notes__ = list(error.__notes__)
+    return own.with_traceback(error.__traceback__)
+
+
+_CODE = re.compile(r"<Code>([A-Za-z0-9_.]{1,80})</Code>")
+_SCOPE = "the region, or a credential, is not what the store expects: check them in storage_options"
+_EXPIRED = "the credentials have expired: get new ones"
+_TOKEN = "session_token is wrong, or has expired"
+_CLOCK = "this machine's clock is wrong"
+
+CREDENTIAL_FAULTS: Final = MappingProxyType(
+    {
+        "ExpiredToken": _EXPIRED,
+        "TokenRefreshRequired": _EXPIRED,
+        "InvalidToken": _TOKEN,
+        "InvalidTokenId": _TOKEN,
+        "InvalidAccessKeyId": "the store knows no such access_key_id",
+        "SignatureDoesNotMatch": "secret_access_key or account_key is wrong, or a proxy changes what is sent",
+        "RequestTimeTooSkewed": _CLOCK,
+        "RequestExpired": _CLOCK,
+        "AuthorizationHeaderMalformed": _SCOPE,
+        "AuthorizationQueryParametersError": _SCOPE,
+    }
+)
+"""What to do, by code. Some of these come with status 400, which may otherwise mean that a request was not understood."""
+
+_MOST_TEXT = 1024
+# A server may give back what it was sent.
+_NAMED = re.compile(
+    r"([\w-]*(?:signature|credential|token|secret|password|\bsig)[\w-]*[\"']?\s*[=:]\s*[\"']?)[^\s,;&'\"<>]+",
+    re.IGNORECASE,
+)
+_SCHEME = re.compile(r"\b(Bearer|Basic)\s+[^\s,;'\"]+", re.IGNORECASE)
+# Longer than an MD5 or a UUID.
+_OPAQUE = re.compile(r"(?=[0-9+_%~-]*[A-Za-z])([A-Za-z0-9+_%~-]{8})[A-Za-z0-9+_%~-]{32,}")
+
+
+def code_in(body: str) -> str | None:
+    """Return the error code in the body of an answer of S3; None where there is none."""
+    found = _CODE.search(body)
+    return None if found is None else quoted(found[1], 80)
+
+
+def quoted(text: str, most: int) -> str:
+    """Return the text of a server, cut to `most` characters and without what looks like a credential, for a message."""
+    if len(text) > _MOST_TEXT:
+        # Cut between words: the rest of a credential would not be recognised.
+        text = text[:_MOST_TEXT].rpartition(" ")[0]
+    text = _SCHEME.sub(r"\1 ***", _NAMED.sub(r"\1***", redact(text)))
+    return _OPAQUE.sub(r"\1***", text)[:most]
+
+
+class ErrorContext(CancellationGuard):
+    """A context in which errors name an object by its whole address; a store knows only the path in it.
+
+    Parameters
+    ----------
+    root : str
+        The root of the store.
+    path : str
+    """
+
+    __slots__ = ("_path", "_root")
+
+    def __init__(self, root: str, path: str) -> None:
+        self._root, self._path = root, path
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            return
+        try:
+            super().__exit__(kind, error, traceback)
+        except AccelError as raised:
+            self._name(raised)
+            raise
+        if isinstance(error, AccelError):
+            self._name(error)
+
+    def _name(self, error: AccelError) -> None:
+        path = self._path
+        base = f"{path.rstrip('/')}/".lstrip("/")
+        if error.path and error.path.startswith(base) and error.path[0] != "/" and "://" not in error.path:
+            path = error.path  # below: one directory of those that are listed
+        whole = path if self._root in ("store:", "") else f"{self._root}/{path}"
+        error.path = redact(whole.removeprefix(LOCAL_ROOT))

@@ -1,0 +1,339 @@
+"""One thing that the user named: its text, where that is, and what kind of thing it looks like."""
+
+from __future__ import annotations
+
+import enum
+import os
+import re
+import stat
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from accel.errors import AccelError, ObjectNotFoundError, StoreError
+from accel.planning.file_entry import FileEntry
+from accel.store.local_store import etag_of
+from accel.store.location import Location, parse_url
+from accel.store.range_store import ObjectEntry
+from accel.store.request_errors import system_error
+
+__all__ = [
+    "Glob",
+    "NamedSource",
+    "SourceShape",
+    "has_hidden_name",
+    "is_hidden",
+    "may_be_local",
+    "read_remote",
+    "read_source",
+    "split_glob",
+    "working_directory_hint",
+]
+
+
+class SourceShape(enum.Enum):
+    """What a source looks like, before anything is asked of its store."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    GLOB = "glob"
+    OPEN = "open"
+    """A file or a directory: a listing tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSource:
+    """One source of a scan."""
+
+    text: str
+    """As the user wrote it."""
+    location: Location
+    """Of the file or directory; of a glob, of the directory before its first wildcard."""
+    shape: SourceShape
+    base: str
+    """What the names of files below `location` are appended to, to give what the user would call them."""
+    pattern: Glob | None = None
+    entry: ObjectEntry | None = None
+    """Of a local file: what it was found as, which shows whether what is cached of it still holds."""
+
+    @property
+    def is_plain_file(self) -> bool:
+        """Whether it is a file by its name, whose path can spell no column: there is nothing to list."""
+        return self.shape is SourceShape.FILE and "=" not in self.text and "=" not in self.location.path
+
+    @property
+    def prefix(self) -> str:
+        """The path to list."""
+        return self.location.path.rstrip("/")
+
+    def as_file(self, entry: ObjectEntry | None = None) -> FileEntry:
+        """The source itself, as a file."""
+        entry = entry or self.entry
+        if entry is None:
+            return FileEntry(root=self.location.root, path=self.location.path, url=self.text)
+        return FileEntry(self.location.root, entry.path, self.text, entry.size, entry.etag)
+
+    def placing(self) -> Callable[[ObjectEntry, str], FileEntry]:
+        """What makes a file of a listed object below it, given what its path says below it."""
+        root, base = self.location.root, self.base
+        if _is_file_url(self.text):
+            name = self._name
+            return lambda entry, relative: FileEntry(root, entry.path, name(relative), entry.size, entry.etag)
+        return lambda entry, relative: FileEntry(root, entry.path, base + relative, entry.size, entry.etag)
+
+    def named_below(self, relative: str, version: tuple[int, str] | None = None) -> FileEntry:
+        """A file below it that was not listed by the store; of its version, size and etag, where that was seen."""
+        path = f"{self.prefix}/{relative}" if self.prefix else relative
+        return FileEntry(self.location.root, path, self._name(relative), *version or (None, None))
+
+    def relative(self, entry: ObjectEntry) -> str:
+        prefix = self.prefix
+        return entry.path[len(prefix) + 1 :] if prefix else entry.path
+
+    def directories(self, file: FileEntry, *, below: bool) -> Sequence[str]:
+        """The directories of a file's path that may spell partitions: all, or those below the source."""
+        if below:
+            prefix = self.prefix
+            path = file.path[len(prefix) + 1 :] if prefix else file.path
+        elif self.location.scheme == "file" and not _is_file_url(self.text):
+            # Relative as given: the working directory is not part of the data set.
+            path = file.url
+        else:
+            path = file.path if self.location.globs else file.path.partition("?")[0]
+        return path.split("/")[:-1]
+
+    def _name(self, relative: str) -> str:
+        if not _is_file_url(self.text):
+            return self.base + relative
+        from urllib.parse import quote
+
+        return self.base + quote(relative, safe="/=:@+,;!$&'()", errors="surrogateescape")
+
+
+def read_source(text: str, *, glob: bool, in_store: bool) -> NamedSource:
+    """Tell what one text names, as far as can be told without a request.
+
+    Raises
+    ------
+    ObjectNotFoundError
+        A local path that does not exist.
+    StoreError
+        Not a URL that accel knows.
+    """
+    cut = split_glob(text) if glob else None
+    if cut is not None:
+        fixed, pattern = cut
+        if fixed:
+            try:
+                location = parse_url(fixed, in_store=in_store)
+            except StoreError as error:
+                raise error.of(text) from None
+        else:
+            location = Location("store", "store:", "") if in_store else parse_url("./")
+        if not (location.scheme == "file" and os.path.lexists(parse_url(text).url)):
+            if _is_file_url(text):
+                from urllib.parse import unquote
+
+                pattern = unquote(pattern, errors="surrogateescape")
+            return NamedSource(text, location, SourceShape.GLOB, fixed, Glob.compile(pattern))
+    location = parse_url(text, in_store=in_store)
+    base = text if text.endswith("/") else f"{text}/"
+    if location.scheme != "file":
+        return NamedSource(text, location, _shape(location), base)
+    entry = _local_file(text, location)
+    return NamedSource(
+        text, location, SourceShape.FILE if entry else SourceShape.DIRECTORY, base, entry=entry
+    )
+
+
+def read_remote(text: str, *, glob: bool, in_store: bool) -> NamedSource | None:
+    """What one text names in a store; None where it may be local, or is not understood."""
+    if not in_store and may_be_local(text):
+        return None
+    try:
+        return read_source(text, glob=glob, in_store=in_store)
+    except AccelError:
+        return None
+
+
+def may_be_local(text: str) -> bool:
+    """Whether `read_source` may ask the file system, where there is no store of the caller's."""
+    return "://" not in text or _is_file_url(text)
+
+
+def _is_file_url(text: str) -> bool:
+    # The one kind of text that is percent-encoded.
+    return text[:5].lower() == "file:"
+
+
+def _local_file(text: str, location: Location) -> ObjectEntry | None:
+    """What the file system says of a file; None of a directory."""
+    try:
+        found = os.stat(location.url)
+    except PermissionError as error:
+        # What may not be seen is not missing.
+        hint = "check the permissions of the directories above it"
+        raise system_error(error, path=text, hint=hint) from None
+    except (OSError, ValueError):
+        meant = _meant(text) or working_directory_hint(text)
+        raise ObjectNotFoundError("there is no such file or directory", path=text, hint=meant) from None
+    if stat.S_ISDIR(found.st_mode):
+        return None
+    return ObjectEntry(location.path, found.st_size, etag_of(found))
+
+
+def _shape(location: Location) -> SourceShape:
+    path = location.path
+    if not location.globs:
+        # Over HTTP only a path that ends in `/` can be no file.
+        bare = path.partition("?")[0]
+        return (
+            SourceShape.DIRECTORY if path == bare and (not bare or bare.endswith("/")) else SourceShape.FILE
+        )
+    if not path or path.endswith("/"):
+        return SourceShape.DIRECTORY
+    return SourceShape.FILE if _has_extension(path) else SourceShape.OPEN
+
+
+def _meant(text: str) -> str | None:
+    """What a path that is not there may have been meant as."""
+    if _is_file_url(text):
+        return "a file: URL is percent-encoded, % itself as %25; a bare path is not" if "%" in text else None
+    if "{" in text and "}" in text:
+        return "braces are not expanded, a list of paths is taken"
+    if text.startswith("~"):
+        return "`~` is not expanded: os.path.expanduser does that"
+    if "$" in text:
+        return "variables are not expanded: os.path.expandvars does that"
+    if re.match(r"[A-Za-z][A-Za-z0-9]+:/?[^/]", text):
+        return "a URL has two slashes: s3://bucket/path"
+    if "\\" in text and os.sep == "/":
+        return "folders are separated by / here"
+    return None
+
+
+def working_directory_hint(text: str) -> str | None:
+    """The directory that a relative path begins at: of a notebook or a service it often is another than was thought."""
+    if os.path.isabs(text) or _is_file_url(text):
+        return None
+    try:
+        return f"looked for in {os.getcwd()}"
+    except OSError:
+        return "the working directory is gone"
+
+
+def _has_extension(path: str) -> bool:
+    """`v1.2` more likely is a directory's version than a file's extension."""
+    stem, _, extension = path.rpartition(".")
+    plain = extension.isascii() and extension.replace("_", "0").isalnum() and extension[0].isalpha()
+    return plain and stem != "" and not stem.endswith("/")
+
+
+_GLOB = r"[*?]|\[!?[^/][^/\]]*\]"
+_AUTHORITY = r"([A-Za-z][A-Za-z0-9+.-]*)://[^/]*/?"
+_SPECIAL = frozenset("*?[")
+_NOT_LISTED = frozenset({"http", "https"})
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a directory passes over this name: `_SUCCESS`, `_temporary`, `.part-0.crc`, ..."""
+    return name.startswith(("_", "."))
+
+
+def has_hidden_name(relative: str) -> bool:
+    """Whether any name of a path below a directory is hidden. The path is not split: listings are long."""
+    return is_hidden(relative) or "/_" in relative or "/." in relative
+
+
+def split_glob(text: str) -> tuple[str, str] | None:
+    """Cut a URL or path before its first segment that holds `*`, `?` or `[...]`.
+
+    Returns the fixed part, which ends in `/` or is empty, and the pattern; None when the text is no
+    glob. Over http and https nothing is a glob: there is no listing, and `?` starts the query. The
+    bucket or host is never part of a pattern.
+    """
+    if _SPECIAL.isdisjoint(text):  # most texts: no expression is compiled
+        return None
+    authority = re.match(_AUTHORITY, text)
+    if authority and authority[1].lower() in _NOT_LISTED:
+        return None
+    start = authority.end() if authority else 0
+    special = re.compile(_GLOB).search(text, start)
+    if special is None:
+        return None
+    cut = max(text.rfind("/", 0, special.start()) + 1, start)
+    return text[:cut], text[cut:]
+
+
+@dataclass(frozen=True, slots=True)
+class Glob:
+    """A glob, run as a small automaton over a path's segments.
+
+    `*`, `?`, `[abc]`, `[a-z]` and `[!a]` match within one segment, case-sensitively; a segment that is
+    `**` matches any number of them, none included. What a directory passes over (names that begin
+    with `_` or `.`) is matched only by a segment that begins with that character itself. A trailing
+    `/` means directories. States are sets of segment numbers, so matching is linear in the path.
+    """
+
+    segments: tuple[re.Pattern[str] | None, ...]
+    """None is `**`."""
+    open: tuple[bool, ...]
+    """Whether the segment begins with a wildcard."""
+    directories: bool
+    """Whether the pattern ends in `/`."""
+
+    @classmethod
+    def compile(cls, text: str) -> Glob:
+        import fnmatch
+
+        parts = [part for part in text.split("/") if part]
+        if parts and parts[-1] == "**":
+            parts.append("*")  # what is below, not the directory itself
+        return cls(
+            tuple(None if part == "**" else re.compile(fnmatch.translate(part)) for part in parts),
+            tuple(part[0] in "*?" for part in parts),
+            text.endswith("/"),
+        )
+
+    @property
+    def start(self) -> frozenset[int]:
+        return self._closure({0})
+
+    def step(self, states: frozenset[int], name: str) -> frozenset[int]:
+        """The states after one more segment; empty when nothing below can match."""
+        hidden = is_hidden(name)
+        after = set()
+        for i in states:
+            if i == len(self.segments) or (hidden and self.open[i]):
+                continue
+            segment = self.segments[i]
+            if segment is None:
+                after.add(i)
+            elif segment.match(name):
+                after.add(i + 1)
+        return self._closure(after)
+
+    def accepts(self, states: frozenset[int]) -> bool:
+        return len(self.segments) in states
+
+    def match(self, path: str) -> bool:
+        """Whether the whole path matches."""
+        states = self.start
+        for name in path.split("/"):
+            states = self.step(states, name)
+        return self.accepts(states)
+
+    def match_above(self, path: str) -> bool:
+        """Whether a directory above the path matches, with nothing hidden from there down."""
+        names = path.split("/")
+        states = self.start
+        for i, name in enumerate(names[:-1]):
+            states = self.step(states, name)
+            if self.accepts(states):
+                return not any(map(is_hidden, names[i + 1 :]))
+        return False
+
+    def _closure(self, states: set[int]) -> frozenset[int]:
+        for i, segment in enumerate(self.segments):
+            if segment is None and i in states:
+                states.add(i + 1)
+        return frozenset(states)

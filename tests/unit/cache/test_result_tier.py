@@ -1,0 +1,220 @@
+"""Rows kept as they were decoded: little, by themselves, and of one version."""
+
+from __future__ import annotations
+
+import threading
+
+import pyarrow as pa
+import pytest
+
+from accel.cache.cache import CacheKey, Entry
+from accel.cache.result_tier import MatchedRows, ResultTier
+from accel.planning.selection import RowSelection
+from accel.ranges import ObjectId
+
+SCHEMA = pa.schema({"a": pa.int64(), "b": pa.string()})
+FILE = ObjectId("f", 10, "e1")
+
+
+def batch(rows: int = 3, text: str = "x") -> pa.RecordBatch:
+    return pa.record_batch({"a": range(rows), "b": [text] * rows}, schema=SCHEMA)
+
+
+def key(question: str, token: str = "token", file: ObjectId = FILE) -> CacheKey:
+    return CacheKey(token, file.path, file, Entry.ROWS, (question.encode(), b"schema"))
+
+
+def test_what_is_kept_is_what_comes_back() -> None:
+    tier = ResultTier(1 << 20)
+    assert tier.get(key("one")) is None
+    tier.put_rows(key("one"), [batch(), batch(2)])
+    tier.put_rows(key("none"), [])
+    assert tier.get(key("one")) == (batch(), batch(2))
+    assert tier.get(key("none")) == ()
+    tier.put_rows(key("one"), [batch(1)])
+    assert tier.get(key("one")) == (batch(1),)
+    assert len(tier) == 2
+    tier.clear()
+    assert (tier.get(key("one")), len(tier), tier.nbytes) == (None, 0, 0)
+
+
+def test_another_version_and_other_credentials_have_their_own() -> None:
+    tier = ResultTier(1 << 20)
+    tier.put_rows(key("one"), [batch()])
+    assert tier.get(key("one", file=ObjectId("f", 10, "e2"))) is None
+    assert tier.get(key("one", file=ObjectId("g", 10, "e1"))) is None
+    assert tier.get(key("one", token="other")) is None
+    assert tier.get(key("one", file=ObjectId("f", 10, "e1"))) == (batch(),)
+
+
+def test_no_more_is_kept_than_fits() -> None:
+    tier = ResultTier(5000)
+    for number in range(20):
+        tier.put_rows(key(f"{number}"), [batch()])
+        assert tier.get(key(f"{number}")) == (batch(),)
+        tier.get(key("0"))
+    assert 3000 < tier.nbytes <= 5000
+    # What was asked for last stays.
+    assert [number for number in range(20) if tier.get(key(f"{number}"))] == [0, 19]
+    for most in (600, 0):
+        small = ResultTier(most)
+        small.put_rows(key("one"), [])
+        assert len(small) == 0
+
+
+@pytest.mark.parametrize(
+    ("batches", "outcome"),
+    [
+        ([batch(1024)], True),
+        ([batch(2), batch(1022)], True),
+        ([batch(1)] * 8, True),
+        ([batch(1)] * 9, False),
+        ([batch(2), batch(1023)], False),
+        ([batch(1, "x" * 65_000)], True),
+        ([batch(1, "x" * 66_000)], False),
+        ([batch(10_000).slice(3, 1)], True),
+    ],
+)
+def test_only_little_is_kept(batches: list[pa.RecordBatch], outcome: bool) -> None:
+    tier = ResultTier(1 << 20)
+    tier.put_rows(key("one"), batches)
+    assert (tier.get(key("one")) is not None) is outcome
+    assert (tier.nbytes > 0) is outcome
+
+
+def test_what_is_kept_lies_by_itself() -> None:
+    page = memoryview(bytes(range(256)) * 4096)
+    lying = pa.Array.from_buffers(pa.int64(), 3, [None, pa.py_buffer(page[800:824])])
+    texts = pa.array(["x" * 50, None, "long enough to lie elsewhere"] * 500).slice(600, 3)
+    nested = pa.array([[{"a": n, "b": "y"}] for n in range(900)]).slice(7, 3)
+    some = pa.record_batch({"a": lying, "b": texts, "c": nested, "d": pa.nulls(3)})
+    tier = ResultTier(1 << 20)
+    tier.put_rows(key("one"), [some])
+    (own,) = tier.get(key("one")) or ()
+    assert own == some
+    assert own.schema == some.schema
+    own.validate(full=True)
+    assert own.get_total_buffer_size() < 400
+    for had, has in zip(some.columns, own.columns, strict=True):
+        held = {buffer.address for buffer in had.buffers() if buffer is not None}
+        assert held.isdisjoint(buffer.address for buffer in has.buffers() if buffer is not None)
+
+
+def test_views_are_not_kept() -> None:
+    tier = ResultTier(1 << 20)
+    texts = pa.array(["a text that is no part of its view", None], pa.string_view())
+    tier.put_rows(key("one"), [pa.record_batch({"a": texts})])
+    tier.put_rows(
+        key("two"),
+        [batch(), pa.record_batch({"a": pa.array([["a text like the other"]], pa.list_(pa.string_view()))})],
+    )
+    assert len(tier) == 0
+
+
+def test_rows_without_columns_are_kept() -> None:
+    tier = ResultTier(1 << 20)
+    rows = pa.RecordBatch.from_struct_array(pa.nulls(3, pa.struct([])))
+    tier.put_rows(key("one"), [rows])
+    found = tier.get(key("one"))
+    assert found is not None
+    assert [one.num_rows for one in found] == [3]
+
+
+def test_what_cannot_fit_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pa, "concat_arrays", None)
+    tier = ResultTier(1 << 20)
+    wide = pa.record_batch({f"c{at}": [1] for at in range(4000)})
+    for much in ([batch(1)] * 9, [batch(1025)], [batch(1, "x" * 70_000)], [wide]):
+        tier.put_rows(key("one"), much)
+    assert len(tier) == 0
+
+
+def test_batches_and_a_schema_are_counted() -> None:
+    empty = pa.RecordBatch.from_struct_array(pa.nulls(1, pa.struct([])))
+    tier = ResultTier(1 << 20)
+    tier.put_rows(key("one"), [empty] * 8)
+    assert tier.nbytes > 8 * 400
+    before = tier.nbytes
+    tier.put_rows(CacheKey("token", "f", FILE, Entry.ROWS, (b"two", b"s" * 1000)), [batch()])
+    assert tier.nbytes - before > 4000
+
+
+def test_several_threads() -> None:
+    """None is given another's rows, and what is held stays within its bounds."""
+    tier = ResultTier(20_000)
+    wrong: list[int] = []
+
+    def work(seed: int) -> None:
+        for at in range(seed, seed + 400):
+            number = at * 7 % 23
+            found = tier.get(key(f"{number}"))
+            if found is not None and found[0].num_rows != number:
+                wrong.append(number)
+            tier.put_rows(key(f"{number}"), [batch(number)])
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in threads)
+    assert wrong == []
+    assert 0 < tier.nbytes <= 20_000
+
+
+def rows(*spans: tuple[int, int]) -> RowSelection:
+    return RowSelection.of(list(spans))
+
+
+def test_several_pieces_of_a_row_group_add_up() -> None:
+    matches = MatchedRows(ResultTier(1 << 20), "token", FILE)
+    for start, matched in ((0, [(3, 4)]), (10, []), (20, [(20, 22), (29, 30)])):
+        matches.learn(b"k", 2, tested=rows((start, start + 10)), matched=rows(*matched))
+    ((group, known),) = matches.under(b"k").items()
+    assert (group, known.tested, known.matched) == (2, rows((0, 30)), rows((3, 4), (20, 22), (29, 30)))
+    assert (matches.under(b"other"), matches.under(None)) == ({}, {})
+
+
+def test_the_predicate_that_was_not_asked_for_goes_first() -> None:
+    few = rows((1, 2))
+    one = ResultTier(1 << 20)
+    MatchedRows(one, "token", FILE).learn(b"0", 0, tested=few, matched=few)
+    tier = ResultTier(3 * one.nbytes)
+    matches = MatchedRows(tier, "token", FILE)
+    for predicate in (b"0", b"1", b"2"):
+        matches.learn(predicate, 0, tested=few, matched=few)
+    assert sorted(matches.under(b"0")) == [0]
+    matches.learn(b"3", 0, tested=few, matched=few)
+    assert [key for key in (b"0", b"1", b"2", b"3") if matches.under(key)] == [b"0", b"2", b"3"]
+    huge = rows(*((2 * i, 2 * i + 1) for i in range(2000)))
+    matches.learn(b"0", 1, tested=huge, matched=huge)  # grown too large, it is given up
+    assert matches.under(b"0") == {}
+    assert tier.nbytes <= tier.limit
+
+
+def test_what_is_forgotten_is_of_one_version() -> None:
+    tier, other = ResultTier(1 << 20), ObjectId("f", 10, "e2")
+    for file in (FILE, other):
+        MatchedRows(tier, "token", file).learn(b"k", 0, tested=rows((0, 9)), matched=rows((1, 2)))
+        tier.put_rows(key("one", file=file), [batch()])
+    MatchedRows(tier, "token", FILE).forget()
+    assert MatchedRows(tier, "token", FILE).under(b"k") == {}
+    assert tier.get(key("one")) is None
+    assert list(MatchedRows(tier, "token", other).under(b"k")) == [0]
+    assert tier.rows()[0] == 1
+
+
+def test_a_question_was_asked_once_it_was_asked() -> None:
+    tier = ResultTier(1 << 20)
+    assert [tier.was_asked(7), tier.was_asked(7), tier.was_asked(8), tier.was_asked(7)] == [
+        False,
+        True,
+        False,
+        True,
+    ]
+    tier.clear()
+    assert not tier.was_asked(7)
+    # The oldest of thousands are forgotten.
+    assert not any(tier.was_asked(question) for question in range(10, 5000))
+    assert tier.was_asked(4999)
+    assert not tier.was_asked(10)
