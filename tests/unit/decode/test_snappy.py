@@ -26,10 +26,10 @@ def library(monkeypatch: pytest.MonkeyPatch) -> snappy._Library:
 
 
 def _use(library: snappy._Library, *, fast: bool) -> None:
-    library.unpack, library.missing = None, not fast
+    library.decompress, library.missing = None, not fast
     if fast:
         snappy._load()
-        assert library.unpack is not None
+        assert library.decompress is not None
 
 
 def _bytes(kind: str, size: int, rng: random.Random) -> bytes:
@@ -92,7 +92,7 @@ def test_of_damaged_bytes_both_make_the_same(seed: int, library: snappy._Library
 
 def test_what_is_written_into_has_the_size_that_is_due(library: snappy._Library) -> None:
     _use(library, fast=True)
-    unpack = library.unpack
+    unpack = library.decompress
     assert unpack is not None
     body = pa.Codec("snappy").compress(b"x" * 1_000, asbytes=True)
     held = np.full(1_020, 7, np.uint8)
@@ -107,7 +107,7 @@ def test_what_is_written_into_has_the_size_that_is_due(library: snappy._Library)
 
 def test_the_library_is_loaded_once_it_pays(library: snappy._Library) -> None:
     assert snappy.fast_snappy(5 << 20) is None
-    assert library.unpack is None
+    assert library.decompress is None
     assert snappy.fast_snappy((3 << 20) - 1) is None
     found = snappy.fast_snappy(1)
     assert found is not None
