@@ -137,22 +137,22 @@ class PinnedReads:
         # One range may be wanted by two keys.
         by_key = dict(zip(keys, wants, strict=True))
         own: set[CacheKey] = set()
-        own_failure: Exception | None = None
+        own_failed = False
 
         async def fetch(led: Sequence[CacheKey]) -> dict[CacheKey, memoryview]:
-            nonlocal own_failure
+            nonlocal own_failed
             own.update(led)
             try:
                 stash = await self._fetch([by_key[key] for key in led])
-            except Exception as error:
-                own_failure = error
+            except Exception:
+                own_failed = True
                 raise
             return {key: stash[by_key[key].key] for key in led}
 
         try:
             found = await self._cache.single_flight.share_all(keys, fetch)
         except StoreError:
-            if own_failure is not None:
+            if own_failed:
                 raise
             return await self._fetch(wants), 2
         stash = {

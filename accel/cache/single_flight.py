@@ -123,15 +123,23 @@ class SingleFlight:
                 if self._flights.get((id(loop), key)) is flight:
                     del self._flights[id(loop), key]
 
+    @staticmethod
+    def _raise(future: asyncio.Future[Any]) -> None:
+        error = future.exception()
+        try:
+            if error is not None:
+                raise own_copy_of(error)
+        finally:
+            del error, future  # the frames of an error must not hold it
+
     async def _wait(self, flights: Collection[_Flight]) -> None:
         """Wait for loads; the first failure is raised at once, and nothing goes on that only this caller waited for."""
         try:
             for flight in flights:
                 if not flight.future.done():
                     await asyncio.wait((flight.future,))
-                error = None if flight.future.cancelled() else flight.future.exception()
-                if error is not None:
-                    raise own_copy_of(error)
+                if not flight.future.cancelled() and flight.future.exception() is not None:
+                    self._raise(flight.future)
         except BaseException:
             loop = asyncio.get_running_loop()
             deserted = [flight for flight in flights if flight.waiters == 1 and not flight.future.done()]
