@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from accel.options import Options as Options
     from accel.options import Phases as Phases
     from accel.options import Transport as Transport
-    from accel.planning.explain import Explain as Explain
+    from accel.planning.plan import Explain as Explain
     from accel.planning.plan import Plan as Plan
     from accel.planning.task import ScanTask as ScanTask
     from accel.predicate.column import col as col
@@ -52,7 +52,7 @@ _HOMES = {
     "CacheStats": "accel.cache.cache",
     "EmbedProgress": "accel.writing",
     "EmbedReport": "accel.writing",
-    "Explain": "accel.planning.explain",
+    "Explain": "accel.planning.plan",
     "Int96Unit": "accel.options",
     "Metrics": "accel.metrics",
     "Options": "accel.options",

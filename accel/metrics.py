@@ -49,7 +49,7 @@ Count: TypeAlias = Literal[
 
 
 class Planned(Protocol):
-    """What planning left of one file (`planning.filing.FilePlan`)."""
+    """What planning left of one file (`planning.file_planner.FilePlan`)."""
 
     @property
     def tasks(self) -> Sized: ...

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from accel.errors import AccelError
 from accel.planning.handle import FileHandle
-from accel.planning.need import Steps, Tail
+from accel.planning.read_request import Steps, Tail
 from accel.ranges import Stash
 from accel.store.range_store import is_weak
 

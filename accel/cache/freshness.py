@@ -22,7 +22,7 @@ from accel.metrics import Metrics
 from accel.options import MIB
 from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
-from accel.planning.need import Need, NeedTail, Steps, Tail
+from accel.planning.read_request import ReadRequest, Steps, Tail, TailRequest
 from accel.ranges import ObjectId, Stash
 from accel.store.client import Client
 from accel.store.fetch import same_etag
@@ -315,7 +315,7 @@ def recorded(steps: Steps[FileHandle], answers: list[Stash | Tail]) -> Steps[Fil
     """Return the same steps; all that they are answered is in `answers` at the end."""
     answers.clear()
 
-    def recording() -> Generator[Need | NeedTail, Stash | Tail, FileHandle]:
+    def recording() -> Generator[ReadRequest | TailRequest, Stash | Tail, FileHandle]:
         try:
             need = next(steps)
             while True:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from accel.arrays import own_copy
 from accel.cache.cache import Cache, CacheKey, Entry
+from accel.coalesce import Merging
 from accel.errors import ObjectChangedError, StoreError
 from accel.metrics import Metrics
 from accel.options import MIB
-from accel.planning.coalesce import Merging
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Stash, Want
 from accel.store.client import Client
 from accel.store.location import LOCAL_ROOT

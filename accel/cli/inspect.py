@@ -18,8 +18,7 @@ from accel.cli.terminal import GAP, byte_count, console_for, print_table
 from accel.cli.values import safe_text
 from accel.errors import IndexFormatError, redact
 from accel.format.embedded import verify_blob, verify_head
-from accel.indexes.ask import guarded
-from accel.indexes.registry import find_kind
+from accel.indexes.registry import find_kind, guarded
 from accel.metrics import Metrics
 from accel.options import MIB
 from accel.planning.file_entry import FileBlock
@@ -33,7 +32,7 @@ from accel.tables.path_source import discover
 from accel.writing.report import idle_warning
 
 if TYPE_CHECKING:
-    from accel.indexes.capabilities import LimitedKind
+    from accel.indexes.kind import LimitedKind
 
 __all__ = ["run_inspect"]
 
@@ -101,8 +100,8 @@ async def _read_indexes(client: Client, handle: FileHandle, metrics: Metrics) ->
     data.update(await client.read(handle.id.path, missing, pin=handle.id, metrics=metrics))
     take_page_indexes(handle, wants, stash=data, on_bad_index=lambda error: metrics.warn(str(error)))
     return Indexes(
-        offset={at: index for at, index in handle.offset_indexes.items() if index is not None},
-        column={at: index for at, index in handle.column_indexes.items() if index is not None},
+        offset={at: index for at, index in handle.view.offset_indexes.items() if index is not None},
+        column={at: index for at, index in handle.view.column_indexes.items() if index is not None},
         read=True,
     )
 

@@ -27,7 +27,7 @@ from accel.decode.units import Unit, Verified, cut_units, group_units, step_of
 from accel.decode.verify import PageFacts, page_body
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
 from accel.format.model import INT96_UNIT, ParquetSchema
-from accel.planning.instants import has_instants
+from accel.planning.projection import has_instants
 from accel.planning.selection import RowSelection
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from accel.decode.arrow import file_schema
 from accel.decode.schema_memo import SchemaMemo
 from accel.format.model import INT96_UNIT, ParquetSchema
-from accel.planning.instants import has_instants
+from accel.planning.projection import has_instants
 
 __all__ = ["arrow_schema", "holds_instants", "shared_schema"]
 

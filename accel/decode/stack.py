@@ -23,8 +23,8 @@ from accel.decode.splice import plan_splice, splice_groups
 from accel.decode.stacked_pages import StackedPages, Unusual, verify_stack
 from accel.decode.text_sizes import check_text_sizes
 from accel.decode.trim import trim
-from accel.planning.instants import has_instants
 from accel.planning.pages import Piece, PieceLeaf
+from accel.planning.projection import has_instants
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.ranges import Buffer

@@ -18,8 +18,7 @@ from accel.decode.value_sizes import check_sizes, value_width
 from accel.decode.verify import DICTIONARY_PAGE_ENCODINGS, IS_DATA, IS_DICTIONARY, PageFacts
 from accel.format.model import Encoding, Leaf, PageTable, PageType, Physical, SchemaElement
 from accel.format.page_header import walk_chunks
-from accel.planning.decoded_size import level_bytes
-from accel.planning.pages import READABLE_CODECS, LeafReads
+from accel.planning.pages import READABLE_CODECS, LeafReads, level_bytes
 from accel.ranges import Buffer
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 from accel.errors import ParquetFormatError
 from accel.format.model import Encoding, Leaf, PageTable, PageType, Physical, SchemaElement
 from accel.format.runs import find_runs
-from accel.planning.decoded_size import BOOLEAN_BYTES
+from accel.planning.pages import BOOLEAN_BYTES
 
 __all__ = ["PageBody", "begins_with_levels", "check_sizes", "value_width"]
 

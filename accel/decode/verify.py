@@ -22,8 +22,7 @@ from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
 from accel.format.model import Encoding, Leaf, PageTable, PageType, Physical, SchemaElement
 from accel.format.page_header import parse_page_header, walk_pages
 from accel.format.page_index import PageIndexMismatchError
-from accel.planning.decoded_size import level_bytes
-from accel.planning.pages import READABLE_CODECS
+from accel.planning.pages import READABLE_CODECS, level_bytes
 from accel.ranges import Buffer
 
 if TYPE_CHECKING:

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from accel.indexes.bitmap import Bitmap as Bitmap
     from accel.indexes.bloom import Bloom as Bloom
-    from accel.indexes.capabilities import CoveringKind as CoveringKind
-    from accel.indexes.capabilities import JoinableKind as JoinableKind
-    from accel.indexes.capabilities import JoinedIndex as JoinedIndex
-    from accel.indexes.capabilities import PartedIndex as PartedIndex
-    from accel.indexes.capabilities import PartedKind as PartedKind
-    from accel.indexes.capabilities import StreamedKind as StreamedKind
     from accel.indexes.distinct import Distinct as Distinct
     from accel.indexes.kind import ChunkValues as ChunkValues
+    from accel.indexes.kind import CoveringKind as CoveringKind
     from accel.indexes.kind import IndexBuilder as IndexBuilder
     from accel.indexes.kind import IndexKind as IndexKind
+    from accel.indexes.kind import JoinableKind as JoinableKind
+    from accel.indexes.kind import JoinedIndex as JoinedIndex
     from accel.indexes.kind import Level as Level
     from accel.indexes.kind import ParsedIndex as ParsedIndex
+    from accel.indexes.kind import PartedIndex as PartedIndex
+    from accel.indexes.kind import PartedKind as PartedKind
     from accel.indexes.kind import Presence as Presence
+    from accel.indexes.kind import StreamedKind as StreamedKind
     from accel.indexes.native import native_values as native_values
     from accel.indexes.ngram import Ngram as Ngram
     from accel.indexes.question import LeafOp as LeafOp
@@ -30,43 +30,34 @@ if TYPE_CHECKING:
     from accel.indexes.zonemap import Zonemap as Zonemap
     from accel.predicate.prune import Evidence as Evidence
 
-_HOMES = {
-    "Bitmap": "accel.indexes.bitmap",
-    "Bloom": "accel.indexes.bloom",
-    "ChunkValues": "accel.indexes.kind",
-    "CoveringKind": "accel.indexes.capabilities",
-    "Distinct": "accel.indexes.distinct",
-    "Evidence": "accel.predicate.prune",
-    "IndexBuilder": "accel.indexes.kind",
-    "IndexKind": "accel.indexes.kind",
-    "JoinableKind": "accel.indexes.capabilities",
-    "JoinedIndex": "accel.indexes.capabilities",
-    "LeafOp": "accel.indexes.question",
-    "LeafQuestion": "accel.indexes.question",
-    "Level": "accel.indexes.kind",
-    "Ngram": "accel.indexes.ngram",
-    "ParsedIndex": "accel.indexes.kind",
-    "PartedIndex": "accel.indexes.capabilities",
-    "PartedKind": "accel.indexes.capabilities",
-    "Presence": "accel.indexes.kind",
-    "Sketch": "accel.indexes.sketch",
-    "Zonemap": "accel.indexes.zonemap",
-    "StreamedKind": "accel.indexes.capabilities",
-    "kinds": "accel.indexes.registry",
-    "native_values": "accel.indexes.native",
-    "register_index": "accel.indexes.registry",
+_NAMES = {
+    "accel.indexes.bitmap": ("Bitmap",),
+    "accel.indexes.bloom": ("Bloom",),
+    "accel.indexes.distinct": ("Distinct",),
+    "accel.indexes.kind": (
+        *("ChunkValues", "CoveringKind", "IndexBuilder", "IndexKind", "JoinableKind", "JoinedIndex"),
+        *("Level", "ParsedIndex", "PartedIndex", "PartedKind", "Presence", "StreamedKind"),
+    ),
+    "accel.indexes.native": ("native_values",),
+    "accel.indexes.ngram": ("Ngram",),
+    "accel.indexes.question": ("LeafOp", "LeafQuestion"),
+    "accel.indexes.registry": ("kinds", "register_index"),
+    "accel.indexes.sketch": ("Sketch",),
+    "accel.indexes.zonemap": ("Zonemap",),
+    "accel.predicate.prune": ("Evidence",),
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
-__all__ = list(_HOMES)
+__all__ = sorted(_MODULES)  # noqa: PLE0605 - a list, of what is above
 
 
 def __getattr__(name: str) -> object:
     import importlib
 
-    home = _HOMES.get(name)
-    if home is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module 'accel.indexes' has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
+    value = getattr(importlib.import_module(module), name)
     globals()[name] = value
     return value
 

@@ -1,13 +1,14 @@
-"""`bitmap`: for every value exactly which pages, or ranges of rows, hold it.
+"""`bitmap`: for every value, exactly which pages or ranges of rows hold it.
 
-Answers EQ and IN, and IS NULL by flags. Costs: 8 bytes a distinct value, and 2 to 10 for each place that a value stands
-in. The bytes are a head and parts by key, so that one value is looked up in a large index by reading
-the head (which stays cached) and one part.
+It answers EQ and IN, and IS NULL by flags. It costs 8 bytes for each distinct value, and 2 to 10 for each unit that holds
+the value. The bytes are a head, which stays cached, and parts by key, so that one value is looked up by reading one part.
+The indexes of all row groups can be joined into one, so that a value is looked up in one part instead of one in each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,25 +16,48 @@ import numpy as np
 
 from accel.arrays import sort_distinct
 from accel.errors import IndexFormatError
-from accel.indexes.bitmap_parts import (
-    BitmapHead,
-    ParsedBitmap,
-    cut_parts,
-    encode_head,
-    keys_per_part,
-    read_head,
-)
-from accel.indexes.hashing import bits_of, bits_of_rows, hash_values
 from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
-from accel.indexes.matrix import distinct_cells
-from accel.indexes.native import code_values, tag_of
-from accel.indexes.parts import Directory, head_length
-from accel.indexes.question import LeafOp
+from accel.indexes.matrix import Matrix, distinct_cells, keys_per_block, write_matrix
+from accel.indexes.native import (
+    Tag,
+    bits_of,
+    bits_of_rows,
+    code_values,
+    from_natives,
+    hash_natives,
+    hash_values,
+    tag_of,
+)
+from accel.indexes.question import MANY_KEYS, LeafOp, LeafQuestion
+from accel.indexes.wire import (
+    BlobReader,
+    BlobWriter,
+    Directory,
+    IndexInParts,
+    check_part,
+    close_head,
+    head_length,
+    open_head,
+    read_directory,
+    seal_head,
+    write_directory,
+)
+from accel.predicate.prune import Evidence
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s, Uint64s
 
-__all__ = ["Bitmap"]
+__all__ = [
+    "Bitmap",
+    "BitmapHead",
+    "ParsedBitmap",
+    "Part",
+    "cut_parts",
+    "encode_head",
+    "join_bitmaps",
+    "keys_per_part",
+    "read_head",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,32 +84,27 @@ class Bitmap(IndexKind):
             raise ValueError(f"range_rows is a number of rows, not {self.range_rows}")
 
     def builder(self, *, level: Level) -> _Builder:
-        """A new index in the making."""
+        """Start a new index."""
         return _Builder(self, level)
 
     def head_bytes(self, data: bytes) -> int:
-        """The length of the head of an index that was built: what a reader needs before it knows which part."""
+        """The length of the head of an index: a reader needs the head before it knows which part to read."""
         return head_length(data)
 
     def join(
         self, runs: Sequence[Callable[[int, int], bytes]], *, keep: Callable[[bytes], None]
     ) -> bytes | None:
-        """One index of all row groups, of `joined_version`, from those of pages of each: see `join_bitmaps`."""
-        from accel.indexes.bitmap_join import join_bitmaps
+        """Join the page indexes of all row groups into one of `joined_version`: see `join_bitmaps`."""
 
         return join_bitmaps(runs, keep=keep)
 
     def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedBitmap:
-        """Read the head alone; what it wants for a question is then to be added by `with_parts`."""
+        """Read the head alone; `with_parts` adds the parts that a question needs."""
         return ParsedBitmap(head=self._head(data, level, units), parts={})
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedBitmap:
-        length = self.head_bytes(data)
-        head = self._head(data[:length], level, units)
-        if len(data) != length + head.directory.length:
-            raise IndexFormatError("a bitmap index is not as long as its head says")
-        found = ParsedBitmap(head=head, parts={})
-        return found.with_parts({(a, b): memoryview(data)[a:b] for a, b in head.spans()})
+        head = self.parse_head(data[: head_length(data)], level=level, units=units)
+        return head.with_all_parts(data)
 
     def _head(self, data: bytes, level: Level, units: int) -> BitmapHead:
         head = read_head(data, rows=units if level is Level.ROW_RANGE else 0)
@@ -101,7 +120,7 @@ class Bitmap(IndexKind):
 
 
 class _Builder:
-    """Of the values only their keys are kept: 16 bytes for each place that a value stands in."""
+    """Collects the keys of values, 16 bytes for each value in each unit."""
 
     def __init__(self, kind: Bitmap, level: Level) -> None:
         self.range_rows = kind.range_rows if level is Level.ROW_RANGE else 0
@@ -187,3 +206,338 @@ class _Builder:
             return keys, np.arange(len(keys)) * self.units + places[order]
         # A value may stand in a unit twice, and two of one hash.
         return keys, sort_distinct((np.cumsum(new) - 1) * self.units + places[order])
+
+
+_MAGIC = b"AIBm"
+_JOINED_MAGIC = b"AIBj"
+_LEAST_PART, _MOST_PART = 64, 4096
+
+
+def keys_per_part(keys: int, units: int) -> int:
+    """The keys of a part: few enough to keep parts short, and enough to keep the head short."""
+    return max(min(max(math.isqrt(2 * keys), _LEAST_PART), _MOST_PART, keys_per_block(units)), 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BitmapHead:
+    """Everything but the parts."""
+
+    presence: Presence
+    range_rows: int
+    """Rows of a unit; 0 where the units are pages."""
+    rows: int
+    """Rows of the row group, where units are ranges of them."""
+    tag: Tag
+    exact: bool
+    """Keys are the values themselves, not hashes of them."""
+    counts: Int64s
+    """Distinct keys in each unit."""
+    directory: Directory
+    length: int
+    groups: Int64s | None = None
+    """Units of each row group, where the index is of all of a file's; they follow each other."""
+
+    def spans(self) -> list[tuple[int, int]]:
+        """The parts as half-open ranges of the whole index's bytes."""
+        return self.directory.spans(self.length)
+
+
+def encode_head(
+    presence: Presence,
+    *,
+    range_rows: int,
+    tag: int,
+    exact: bool,
+    counts: Int64s,
+    directory: Directory,
+    groups: Int64s | None = None,
+) -> bytes:
+    """The head's bytes. Its own length stands second, XXH64 of all before it last."""
+    body = BlobWriter(b"")
+    if groups is not None:
+        body.u32(len(groups))
+        body.array(groups, "<u4")
+    body.u32(len(presence))
+    body.u32(range_rows)
+    body.presence(presence)
+    body.u32(tag)
+    body.u32(int(exact))
+    body.array(counts, "<u4")
+    write_directory(body, directory)
+    return seal_head(_MAGIC if groups is None else _JOINED_MAGIC, body)
+
+
+def read_head(data: bytes, *, rows: int) -> BitmapHead:
+    """Read a head. `rows` is that of the row group where units are ranges of rows.
+
+    Raises
+    ------
+    IndexFormatError
+        It is none, or of another number of rows.
+    """
+    joined = bytes(data[:4]) == _JOINED_MAGIC
+    blob = open_head(data, _JOINED_MAGIC if joined else _MAGIC)
+    groups = blob.array(blob.u32(), "<u4").astype(np.int64) if joined else None
+    units, range_rows = blob.u32(), blob.u32()
+    if (range_rows or rows) and (not range_rows or units != -(-rows // range_rows)):
+        raise IndexFormatError("a bitmap index is not of the row group's rows")
+    if groups is not None and (range_rows or int(groups.sum()) != units):
+        raise IndexFormatError("a bitmap index is not of its row groups' pages")
+    presence = blob.presence(units)
+    try:
+        tag = Tag(blob.u32())
+    except ValueError:
+        raise IndexFormatError("a bitmap index holds values of an unknown type") from None
+    exact = blob.u32()
+    counts = blob.array(units, "<u4").astype(np.int64)
+    directory = read_directory(blob)
+    close_head(blob)
+    if exact > 1:
+        raise IndexFormatError("the head of a bitmap index contradicts itself")
+    return BitmapHead(
+        presence=presence,
+        range_rows=range_rows,
+        rows=rows,
+        tag=tag,
+        exact=bool(exact),
+        counts=counts,
+        directory=directory,
+        length=len(data),
+        groups=groups,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A run of keys, and the units that hold each."""
+
+    MAGIC: ClassVar[bytes] = b"AIBp"
+
+    keys: Uint64s
+    matrix: Matrix
+
+    @classmethod
+    def read(cls, data: memoryview, head: BitmapHead, number: int) -> Part:
+        """Read a part; raises IndexFormatError for bytes that are not the part that the head describes."""
+        check_part(data, head.directory.checksums[number])
+        blob = BlobReader(data, cls.MAGIC)
+        count = int(head.directory.sizes[number])
+        keys = blob.array(count, "<u8")
+        matrix = Matrix.read(blob, keys=count, units=len(head.presence))
+        blob.end()
+        if keys[0] != head.directory.first_keys[number] or bool((keys[1:] <= keys[:-1]).any()):
+            raise IndexFormatError("a part of a bitmap index has keys out of order")
+        return cls(keys, matrix)
+
+    @classmethod
+    def write(cls, keys: Uint64s, cells: Int64s, *, units: int) -> bytes:
+        """The bytes of some keys, and of the cells of their matrix that are set, both ascending."""
+        out = BlobWriter(cls.MAGIC)
+        out.array(keys, "<u8")
+        write_matrix(out, cells, keys=len(keys), units=units)
+        return out.bytes()
+
+
+def cut_parts(keys: Uint64s, cells: Int64s, *, step: int, units: int) -> Iterator[tuple[int, int, bytes]]:
+    """The parts of a matrix, `step` keys each but for the last: the places of the first key and after the last, the bytes.
+
+    `cells` are those of the matrix that are set, ascending.
+    """
+    for low in range(0, len(keys), step):
+        high = min(low + step, len(keys))
+        a, b = np.searchsorted(cells, (low * units, high * units))
+        yield low, high, Part.write(keys[low:high], cells[a:b] - low * units, units=units)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ParsedBitmap(IndexInParts):
+    """A bitmap index, or its head and some of its parts."""
+
+    head: BitmapHead
+    parts: Mapping[int, Part]
+
+    @property
+    def nbytes(self) -> int:
+        own = self.head.length + 16 * len(self.head.counts) + 512
+        return own + sum(part.matrix.nbytes + part.keys.nbytes for part in self.parts.values())
+
+    @property
+    def group_units(self) -> Int64s | None:
+        """The units of each row group, of an index of all of them; else None."""
+        return self.head.groups
+
+    @property
+    def first_rows(self) -> Int64s | None:
+        """Where the ranges of rows start; None where the units are pages."""
+        rows = self.head.range_rows
+        return np.arange(len(self.head.presence), dtype=np.int64) * rows if rows else None
+
+    def part_numbers(self, question: LeafQuestion) -> list[int]:
+        keys = self._keys(question)
+        return [] if keys is None else sort_distinct(self.head.directory.part_of(keys)).tolist()
+
+    def read_part(self, number: int, data: memoryview) -> Part:
+        return Part.read(data, self.head, number)
+
+    def _keys(self, question: LeafQuestion) -> Uint64s | None:
+        if question.op not in (LeafOp.EQ, LeafOp.IN) or question.tag is not self.head.tag:
+            return None
+        if len(question.values) > MANY_KEYS:
+            return None
+        if self.head.exact:
+            return bits_of(from_natives(list(question.values), self.head.tag))
+        return hash_natives(question.values, self.head.tag)
+
+    def prune(self, question: LeafQuestion) -> Evidence | None:
+        """One entry a page, or at the row-range level one a range."""
+        presence = self.head.presence
+        if question.op is LeafOp.IS_NULL:
+            return presence.nulls()
+        keys = self._keys(question)
+        if keys is None:
+            return None
+        hits = np.zeros(len(presence), np.int64)
+        for key, number in zip(keys, self.head.directory.part_of(keys).tolist(), strict=True):
+            if number < 0:
+                continue
+            part = self.parts.get(number)
+            if part is None:
+                return None
+            at = int(np.searchsorted(part.keys, key))
+            if at < len(part.keys) and part.keys[at] == key:
+                hits[part.matrix.row(at)] += 1
+        # Only where keys are the values does a unit of hits alone prove that all its rows pass.
+        miss = self.head.counts > hits if self.head.exact else None
+        return presence.evidence(hits > 0, miss)
+
+    def describe(self) -> Mapping[str, Any]:
+        """Describe the index for `accel inspect`."""
+        return {
+            "keys": int(self.head.directory.sizes.sum()),
+            "parts": len(self.head.directory.sizes),
+            "units": len(self.head.presence),
+            "exact": self.head.exact,
+        }
+
+
+Read = Callable[[int, int], bytes]
+
+_AT_ONCE = 1 << 19
+"""About so many keys are merged at a time, at some 50 bytes each."""
+_MOST_UNITS = (1 << 31) - 1
+
+
+def join_bitmaps(runs: Sequence[Read], *, keep: Callable[[bytes], None]) -> bytes | None:
+    """One index of version 2 from indexes by page, of one column, of all row groups in their order.
+
+    Parameters
+    ----------
+    runs : sequence of callables
+        For each index a function that returns the bytes of a half-open range of it.
+    keep : callable
+        Called with the parts of the new index, in order.
+
+    Returns
+    -------
+    bytes or None
+        The head, which comes before the parts. None, before any call of `keep`, where the indexes cannot be joined: their
+        types differ, or they have too many pages.
+    """
+    heads = [_read_head(read) for read in runs]
+    groups = np.array([len(head.presence) for head in heads], np.int64)
+    units = int(groups.sum())
+    alike = len({(head.tag, head.exact, head.range_rows, head.groups is None) for head in heads}) == 1
+    if not alike or heads[0].range_rows or heads[0].groups is not None or not 0 < units <= _MOST_UNITS:
+        return None
+    at_most = sum(int(head.directory.sizes.sum()) for head in heads)
+    step = keys_per_part(at_most, units)
+    placed: list[Directory] = []
+    for keys, cells in _merged(runs, heads, groups):
+        for low, high, part in cut_parts(keys, cells, step=step, units=units):
+            keep(part)
+            # A copy, so that it does not keep the array of keys alive.
+            first = keys[low : low + 1].copy()
+            placed.append(Directory.of(first, np.array([high - low], np.int64), [part]))
+    return encode_head(
+        Presence.joined([head.presence for head in heads]),
+        range_rows=0,
+        tag=heads[0].tag,
+        exact=heads[0].exact,
+        counts=np.concatenate([head.counts for head in heads]),
+        directory=Directory.joined(placed),
+        groups=groups,
+    )
+
+
+def _read_head(read: Read) -> BitmapHead:
+    return read_head(read(0, head_length(read(0, 8))), rows=0)
+
+
+def _merged(
+    runs: Sequence[Read], heads: Sequence[BitmapHead], groups: Int64s
+) -> Iterator[tuple[Uint64s, Int64s]]:
+    """Runs of distinct ascending keys, each with the cells of its matrix that are set."""
+    units = int(groups.sum())
+    sources = [
+        _Run(read, head, first)
+        for read, head, first in zip(runs, heads, (np.cumsum(groups) - groups).tolist(), strict=True)
+    ]
+    for end in _ends(heads):
+        taken = [run.take(end) for run in sources]
+        keys = np.concatenate([keys for keys, _ in taken])
+        places = np.concatenate([places for _, places in taken])
+        if not len(keys):
+            continue
+        # The units of a key ascend from run to run, and within each.
+        order = np.argsort(keys, kind="stable")
+        keys, places = keys[order], places[order]
+        new = np.ones(len(keys), bool)
+        new[1:] = keys[1:] != keys[:-1]
+        cells = (np.cumsum(new) - 1) * units
+        cells += places
+        yield keys[new], cells
+
+
+def _ends(heads: Sequence[BitmapHead]) -> list[int | None]:
+    """The keys that end each run of about equal length; None ends the last."""
+    firsts = np.concatenate([head.directory.first_keys for head in heads])
+    sizes = np.concatenate([head.directory.sizes for head in heads])
+    order = np.argsort(firsts, kind="stable")
+    stretch = np.cumsum(sizes[order]) // _AT_ONCE
+    begins = np.flatnonzero(np.diff(stretch) > 0) + 1
+    return [*dict.fromkeys(firsts[order][begins].tolist()), None]
+
+
+class _Run:
+    """The parts of one row group's index, taken in order."""
+
+    def __init__(self, read: Read, head: BitmapHead, first_unit: int) -> None:
+        self._read = read
+        self._head = head
+        self._spans = head.spans()
+        self._first_unit = first_unit
+        self._next = 0
+        self._keys: Uint64s = np.zeros(0, np.uint64)
+        self._places: Int64s = np.zeros(0, np.int64)
+
+    def take(self, end: int | None) -> tuple[Uint64s, Int64s]:
+        """The keys before `end` that have not been taken, each repeated for its units, and those units."""
+        keys, places = [self._keys], [self._places]
+        firsts = self._head.directory.first_keys
+        while self._next < len(self._spans) and (end is None or int(firsts[self._next]) < end):
+            more = self._part(self._next)
+            keys.append(more[0])
+            places.append(more[1])
+            self._next += 1
+        all_keys, all_places = np.concatenate(keys), np.concatenate(places)
+        stop = len(all_keys) if end is None else int(np.searchsorted(all_keys, np.uint64(end)))
+        self._keys, self._places = all_keys[stop:].copy(), all_places[stop:].copy()
+        return all_keys[:stop], all_places[:stop]
+
+    def _part(self, number: int) -> tuple[Uint64s, Int64s]:
+        begin, end = self._spans[number]
+        part = Part.read(memoryview(self._read(begin, end)), self._head, number)
+        rows, units = part.matrix.cells()
+        if not len(rows) or int(rows[-1]) >= len(part.keys):
+            raise IndexFormatError("a part of a bitmap index has keys that stand nowhere")
+        return part.keys[rows], units + self._first_unit

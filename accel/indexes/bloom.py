@@ -1,7 +1,8 @@
-"""`bloom`: for every page a filter of the values in it, sized by how many there are.
+"""`bloom`: for every page, a filter of the values in it, sized by how many there are.
 
-Answers EQ and IN; IS NULL by flags. Costs, for a false-positive rate of 1 %: about 10.5 bits a distinct value of a
-page. The filters are split into blocks of 256 bits as Parquet's own are.
+It answers EQ and IN, and IS NULL by flags. At a false-positive rate of 1 %, it costs about 10.5 bits for each distinct value
+of a page. The filters are split into blocks of 256 bits as Parquet's own are. The bytes are a head, and parts by hash; each
+part has some blocks of every unit's filter.
 """
 
 from __future__ import annotations
@@ -17,28 +18,44 @@ import numpy.typing as npt
 
 from accel.arrays import sort_distinct
 from accel.errors import IndexFormatError
-from accel.indexes.bloom_parts import (
-    FIRST_MAGIC,
-    MOST_PARTS,
-    WORDS,
-    ParsedBloom,
-    bit_places,
-    encode_bloom,
-    parse_first,
-    read_head,
-)
-from accel.indexes.hashing import bits_of_rows, hash_bits, hash_values
+from accel.format.bloom import SALT
 from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
 from accel.indexes.matrix import distinct_cells
-from accel.indexes.native import Coded, code_values, tag_of
-from accel.indexes.parts import head_length
-from accel.indexes.question import LeafOp
+from accel.indexes.native import (
+    Coded,
+    Tag,
+    bits_of_rows,
+    code_values,
+    hash_bits,
+    hash_natives,
+    hash_values,
+    tag_of,
+)
+from accel.indexes.question import MANY_KEYS, LeafOp, LeafQuestion
+from accel.indexes.wire import (
+    BlobWriter,
+    IndexInParts,
+    check_part,
+    close_head,
+    head_length,
+    open_head,
+    seal_head,
+)
+from accel.predicate.prune import Evidence
 
 if TYPE_CHECKING:
-    from accel.arrays import Int64s, Uint64s
+    from accel.arrays import Bools, Int64s, Uint64s
 
-__all__ = ["Bloom", "ParsedBloom"]
-
+__all__ = [
+    "MOST_PARTS",
+    "WORDS",
+    "Bloom",
+    "BloomHead",
+    "ParsedBloom",
+    "bit_places",
+    "encode_bloom",
+    "read_head",
+]
 
 _PART_BYTES = 16 << 10
 
@@ -55,7 +72,6 @@ class Bloom(IndexKind):
 
     name: ClassVar[str] = "bloom"
     version: ClassVar[int] = 2
-    reads: ClassVar[frozenset[int]] = frozenset({1, 2})
     levels: ClassVar[frozenset[Level]] = frozenset({Level.PAGE, Level.ROW_GROUP})
     ops: ClassVar[frozenset[LeafOp]] = frozenset({LeafOp.EQ, LeafOp.IN, LeafOp.IS_NULL})
 
@@ -66,26 +82,20 @@ class Bloom(IndexKind):
             raise ValueError(f"fpp is a chance between 0 and 1, not {self.fpp}")
 
     def builder(self, *, level: Level) -> _Builder:
-        """A new index in the making."""
+        """Start a new index."""
         return _Builder(self.fpp, level)
 
     def head_bytes(self, data: bytes) -> int:
-        """The length of the head of an index that was built: what a reader needs before it knows which part."""
+        """The length of the head of an index: a reader needs the head before it knows which part to read."""
         return head_length(data)
 
     def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedBloom:
-        """Read the head alone; what it wants for a question is then to be added by `with_parts`."""
+        """Read the head alone; `with_parts` adds the parts that a question needs."""
         return ParsedBloom(read_head(data, units), {})
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedBloom:
-        if data[:4] == FIRST_MAGIC:
-            return parse_first(data, units)
-        length = head_length(data)
-        head = read_head(data[:length], units)
-        if len(data) != length + head.part_bytes * len(head.checksums):
-            raise IndexFormatError("a bloom index is not as long as its head says")
-        found = ParsedBloom(head, {})
-        return found.with_parts({(a, b): memoryview(data)[a:b] for a, b in head.spans()})
+        head = self.parse_head(data[: head_length(data)], level=level, units=units)
+        return head.with_all_parts(data)
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -118,14 +128,14 @@ def _rate(load: float) -> float:
 
 
 class _Builder:
-    """Of the values only their hashes are kept, 8 bytes for each unit that a value stands in."""
+    """Collects the hashes of values, 8 bytes for each value in each unit."""
 
     def __init__(self, fpp: float, level: Level) -> None:
         self.fpp = fpp
         self.level = level
         self.presence: list[Presence] = []
         self.hashes: list[Uint64s] = []
-        """Distinct ones of each unit, as far as it is known."""
+        """The distinct hashes of each unit."""
         self.tag = 0
 
     def add(self, chunk: ChunkValues) -> None:
@@ -178,3 +188,166 @@ def _part_count(counts: Int64s) -> int:
     while count > 1 and int((-(-counts // count) * count).sum()) > 1.2 * total:
         count //= 2
     return count
+
+
+_MAGIC = b"AIB2"
+MOST_PARTS = 1 << 12
+WORDS = 8
+"""32-bit words of a block."""
+
+
+def bit_places(hashes: Uint64s, starts: Any, counts: Any) -> tuple[Int64s, npt.NDArray[np.uint32]]:
+    """The first word of each hash's block, and the bit of it in each of the eight words.
+
+    `starts` and `counts` are the blocks before its filter, and in it: of each hash, or of all.
+    """
+    block = ((hashes >> np.uint64(32)) * np.asarray(counts).astype(np.uint64)) >> np.uint64(32)
+    low = hashes.astype(np.uint32)
+    with np.errstate(over="ignore"):
+        bit = (low[:, None] * SALT) >> np.uint32(27)
+    return (starts + block.astype(np.int64)) * WORDS, np.uint32(1) << bit
+
+
+def encode_bloom(
+    presence: Presence, tag: int, *, words: npt.NDArray[np.uint32], counts: Int64s, parts: int
+) -> bytes:
+    """The index's bytes.
+
+    Parameters
+    ----------
+    words : array of uint32
+        All filters, one behind the other.
+    counts : array of int64
+        Blocks of each filter in each part.
+    """
+    import xxhash
+
+    starts = np.cumsum(counts * parts) - counts * parts
+    stored = [
+        b"".join(
+            words[start * WORDS : (start + size) * WORDS].astype("<u4").tobytes()
+            for start, size in zip((starts + part * counts).tolist(), counts.tolist(), strict=True)
+        )
+        for part in range(parts)
+    ]
+    head = BlobWriter(b"")
+    head.u32(len(presence))
+    head.presence(presence)
+    head.u32(tag)
+    head.array(counts, "<u4")
+    head.u32(parts)
+    head.array(np.array([xxhash.xxh64_intdigest(part) for part in stored], np.uint64), "<u8")
+    return seal_head(_MAGIC, head) + b"".join(stored)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BloomHead:
+    presence: Presence
+    tag: Tag
+    counts: Int64s
+    """Blocks of each unit's filter in each part."""
+    checksums: Uint64s
+    length: int
+
+    @property
+    def part_bytes(self) -> int:
+        return int(self.counts.sum()) * WORDS * 4
+
+    def spans(self) -> list[tuple[int, int]]:
+        """The parts as half-open ranges of the whole index's bytes."""
+        size = self.part_bytes
+        return [(self.length + n * size, self.length + (n + 1) * size) for n in range(len(self.checksums))]
+
+    def part_of(self, hashes: Uint64s) -> list[int]:
+        """The part that has each hash's blocks, in every filter."""
+        found: list[int] = (
+            ((hashes >> np.uint64(32)) * np.uint64(len(self.checksums))) >> np.uint64(32)
+        ).tolist()
+        return found
+
+
+def read_head(data: bytes, units: int) -> BloomHead:
+    """Read a head; raises IndexFormatError for what is none, or is of another number of units."""
+    blob = open_head(data, _MAGIC)
+    blob.units(units)
+    presence = blob.presence(units)
+    try:
+        tag = Tag(blob.u32())
+    except ValueError:
+        raise IndexFormatError("a bloom index holds values of an unknown type") from None
+    counts = blob.array(units, "<u4").astype(np.int64)
+    if bool((presence.value & (counts == 0)).any()):
+        raise IndexFormatError("a bloom index has values and no filter for them")
+    parts = blob.u32()
+    if not 1 <= parts <= MOST_PARTS:
+        raise IndexFormatError(f"a bloom index of {parts} parts")
+    checksums = blob.array(parts, "<u8").astype(np.uint64)
+    close_head(blob)
+    return BloomHead(presence, tag, counts, checksums, len(data))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ParsedBloom(IndexInParts):
+    """Filters read back, or the head and some of the parts."""
+
+    head: BloomHead
+    parts: Mapping[int, npt.NDArray[np.uint32]]
+
+    @property
+    def nbytes(self) -> int:
+        own = self.head.length + 16 * len(self.head.counts) + 256
+        return own + sum(words.nbytes for words in self.parts.values())
+
+    def part_numbers(self, question: LeafQuestion) -> list[int]:
+        hashes = self._hashes(question)
+        if hashes is None or not self.head.part_bytes:
+            return []
+        return sorted(set(self.head.part_of(hashes)))
+
+    def read_part(self, number: int, data: memoryview) -> npt.NDArray[np.uint32]:
+        check_part(data, self.head.checksums[number])
+        if len(data) != self.head.part_bytes:
+            raise IndexFormatError("a part of a bloom index has a wrong length")
+        return np.frombuffer(bytes(data), "<u4").astype(np.uint32, copy=False)
+
+    def prune(self, question: LeafQuestion) -> Evidence | None:
+        if question.op is LeafOp.IS_NULL:
+            return self.head.presence.nulls()
+        hashes = self._hashes(question)
+        if hashes is None:
+            return None
+        hit = np.zeros(len(self.head.presence), bool)
+        for key, number in zip(hashes, self.head.part_of(hashes), strict=True):
+            words = self.parts.get(number)
+            if words is None and self.head.part_bytes:
+                return None
+            if words is not None:
+                hit |= self._probe(key, words)
+        return self.head.presence.evidence(hit)
+
+    def _hashes(self, question: LeafQuestion) -> Uint64s | None:
+        if question.op not in (LeafOp.EQ, LeafOp.IN) or question.tag is not self.head.tag:
+            return None
+        return hash_natives(question.values, self.head.tag) if len(question.values) <= MANY_KEYS else None
+
+    def _probe(self, key: np.uint64, words: npt.NDArray[np.uint32]) -> Bools:
+        """Units whose filter has the hash, by the part that has its blocks."""
+        counts = self.head.counts
+        units = np.flatnonzero(counts)
+        starts = (np.cumsum(counts) - counts)[units]
+        # Within the part, what is left of the hash's high half says which block.
+        inner = (int(key) >> 32) * len(self.head.checksums) & 0xFFFFFFFF
+        moved = np.full(len(units), (inner << 32) | (int(key) & 0xFFFFFFFF), np.uint64)
+        index, bits = bit_places(moved, starts, counts[units])
+        found = words[index[:, None] + np.arange(WORDS)] & bits
+        hit = np.zeros(len(counts), bool)
+        hit[units] = (found != 0).all(axis=1)
+        return hit
+
+    def describe(self) -> Mapping[str, Any]:
+        """Describe the index for `accel inspect`."""
+        return {
+            "filter_bytes": self.head.part_bytes * len(self.head.checksums),
+            "parts": len(self.head.checksums),
+            "units": len(self.head.presence),
+        }

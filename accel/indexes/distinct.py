@@ -1,7 +1,7 @@
-"""`distinct`: the values of a column of few, and which units hold which.
+"""`distinct`: the values of a column that has few, and which units hold which.
 
-Answers every question, by trying it on each value. Costs: the values once, and about two bytes for each
-value that a unit holds; nothing but null counts where there are more values than the limit.
+It answers every question by testing each value. It costs the values once, and about two bytes for each value in each unit.
+Where there are more values than the limit, only null flags are stored.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Distinct(IndexKind):
     Parameters
     ----------
     max_values : int
-        An index (of a file, or of a row group) lists no values where there are more distinct ones than this.
+        An index (of a file, or of a row group) with more distinct values than this lists none.
     max_bytes : int
-        Nor where they take more bytes in Arrow than this and 16 for each of them.
+        An index whose values take more Arrow bytes than this, plus 16 for each value, lists none.
     """
 
     name: ClassVar[str] = "distinct"
@@ -54,7 +54,7 @@ class Distinct(IndexKind):
     max_bytes: int = 1 << 20
 
     def builder(self, *, level: Level) -> _Builder:
-        """A new index in the making."""
+        """Start a new index."""
         return _Builder(self, level)
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedDistinct:
@@ -92,7 +92,7 @@ class _Builder:
         self.presence: list[Presence] = []
         self.units = 0
         self.keys: list[Int64s] = []
-        """Of the cells that are set, and their units."""
+        """The places of the values of the cells that are set, and their units."""
         self.places: list[Int64s] = []
         self.overflow = False
 
@@ -119,13 +119,13 @@ class _Builder:
         self.places.append(unit + first)
 
     def _take(self, values: pa.Array) -> Int64s:
-        """Add values, each once, to those there are; the place of each among them."""
-        known = 0 if self.values is None else len(self.values)
-        if not known:
+        """Add values to the distinct ones; gives the place of each among them."""
+        before = 0 if self.values is None else len(self.values)
+        if not before:
             self.values, moved = values, np.arange(len(values))
         else:
             joined = pa.concat_arrays([self.values, values]).dictionary_encode()
-            self.values, moved = joined.dictionary, integers(joined.indices)[known:].astype(np.int64)
+            self.values, moved = joined.dictionary, integers(joined.indices)[before:].astype(np.int64)
         kind = self.kind
         self.overflow = len(self.values) > kind.max_values or self.values.nbytes > kind.max_bytes + 16 * len(
             self.values
@@ -159,9 +159,9 @@ class ParsedDistinct:
 
     presence: Presence
     values: pa.Array | None
-    """All values of all units, uniform; None where there were too many."""
+    """The distinct values of all units, uniform; None where there were too many."""
     matrix: Matrix | None
-    """Which unit holds which; None where there is one unit, that holds all."""
+    """Which unit holds which value; None where one unit holds all."""
     size: int
 
     @property
@@ -182,5 +182,5 @@ class ParsedDistinct:
         return self.matrix.any(keys)
 
     def describe(self) -> Mapping[str, Any]:
-        """What `accel inspect` shows."""
+        """Describe the index for `accel inspect`."""
         return {"values": None if self.values is None else len(self.values), "units": len(self.presence)}

@@ -1,8 +1,18 @@
-"""What a zone map may be of besides a column's own values: text without case, and parts of moments."""
+"""What a zone map may cover: columns, expressions over them (text without case, calendar parts), and tuples of columns.
+
+Their textual form is `a`, `b.c`, `"any name"`, `lower(s)`, `year(t)` or `(a, b)`; commas separate the members of a list.
+
+Text is folded by the Python that writes an index and again by the Python that reads it. `str.casefold` never changes for a
+character once Unicode has assigned it, but a later Unicode may fold a character that this one has not assigned. So text with
+unassigned characters ("not settled") proves nothing.
+"""
 
 from __future__ import annotations
 
 import enum
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,14 +21,70 @@ import pyarrow as pa
 
 from accel.arrays import bytes_array, from_numpy, integers, mask, pack_bits, validity
 from accel.errors import SchemaMismatchError
-from accel.indexes.folding import fold, fold_settled
 from accel.indexes.native import Tag, code_values, tag_of, uniform
 from accel.predicate.kinds import Family, kind_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from accel.arrays import Int64s
 
-__all__ = ["Expression", "apply_expression", "apply_to_value", "numbers_of", "output_type"]
+__all__ = [
+    "Expression",
+    "Member",
+    "apply_expression",
+    "apply_to_value",
+    "fold",
+    "fold_all",
+    "fold_settled",
+    "inputs_of",
+    "is_settled",
+    "numbers_of",
+    "output_type",
+    "parse_member",
+    "split_members",
+]
+
+_ASCII = bytes(range(128))
+
+
+def fold(text: bytes) -> bytes:
+    """Fold a text; raises UnicodeDecodeError for bytes that are not UTF-8."""
+    return text.lower() if text.isascii() else text.decode().casefold().encode()
+
+
+def fold_all(texts: Sequence[bytes]) -> list[bytes] | None:
+    """Fold texts; None where one is not UTF-8, or not settled."""
+    if b"".join(texts).isascii():
+        return [text.lower() for text in texts]
+    try:
+        folded = [fold(text) for text in texts]
+    except UnicodeDecodeError:
+        return None
+    return folded if is_settled(b"".join(folded)) else None
+
+
+def fold_settled(text: bytes) -> bytes | None:
+    """Fold a text; None where it is not UTF-8, or not settled."""
+    found = fold_all((text,))
+    return None if found is None else found[0]
+
+
+def is_settled(text: bytes) -> bool:
+    """Whether no later Unicode folds a text, which must be UTF-8, differently."""
+    if text.isascii():
+        return True
+    shown = text.translate(None, _ASCII).decode()
+    if shown.isprintable():  # no unassigned character is, and nearly all others are
+        return True
+    from unicodedata import category
+
+    return all(category(character) != "Cn" or _is_none(ord(character)) for character in set(shown))
+
+
+def _is_none(code: int) -> bool:
+    """Whether Unicode reserves the code as a noncharacter for ever."""
+    return code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF
 
 
 _SECOND = 1_000_000_000
@@ -48,7 +114,7 @@ def output_type(expression: Expression, kind: pa.DataType) -> pa.DataType:
     Raises
     ------
     SchemaMismatchError
-        It has no meaning there.
+        The expression does not apply to the type.
     """
     if expression is Expression.VALUE:
         return kind
@@ -62,14 +128,14 @@ def output_type(expression: Expression, kind: pa.DataType) -> pa.DataType:
 
 
 def apply_expression(expression: Expression, array: pa.Array) -> pa.Array:
-    """The expression's values, a uniform array; null where the column is.
+    """Apply an expression to a column: a uniform array, null where the column is.
 
     Raises
     ------
     SchemaMismatchError
-        It has no meaning for the type.
+        The expression does not apply to the type.
     UnicodeDecodeError
-        `lower` of what is no UTF-8.
+        `lower` of bytes that are not UTF-8.
     """
     output_type(expression, array.type)
     if expression is Expression.VALUE:
@@ -96,7 +162,7 @@ def apply_expression(expression: Expression, array: pa.Array) -> pa.Array:
 
 
 def apply_to_value(expression: Expression, value: Any, *, kind: pa.DataType) -> Any:
-    """The same for one native value of a column of that type; None where it has none, or another Python may have another."""
+    """Apply an expression to one native value; None where it has no result, or where another Unicode may give another."""
     if expression is Expression.VALUE:
         return value
     if expression is Expression.LOWER:
@@ -121,8 +187,103 @@ def _part(expression: Expression, ticks: Int64s, nanos: int) -> Int64s:
 
 
 def numbers_of(values: pa.Array) -> npt.NDArray[Any] | None:
-    """A uniform array as numpy numbers, what stands under nulls arbitrary; None for bytes."""
+    """A uniform array as numpy numbers, arbitrary where it is null; None for bytes."""
     tag = tag_of(values.type)
     if tag is Tag.BYTES:
         return None
     return mask(values) if tag is Tag.BOOLEAN else integers(values)
+
+
+_TOKEN = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([(),])|([^\s"(),]+))\s*')
+_CALL = re.compile(r"\s*([a-z]*)\s*\((.*)\)\s*", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One thing that a zone map covers: a column, an expression over one, or a tuple of columns."""
+
+    of: Expression
+    columns: tuple[str | tuple[str, ...], ...]
+    """One, by its name or dotted path, or by the names of its path; more for a tuple of them, which is of their values."""
+
+    def __str__(self) -> str:
+        inner = ", ".join(_quoted(each if isinstance(each, str) else ".".join(each)) for each in self.columns)
+        if len(self.columns) > 1:
+            return f"({inner})"
+        return inner if self.of is Expression.VALUE else f"{self.of}({inner})"
+
+
+def split_members(text: str) -> tuple[str, ...]:
+    """Split a list of members into the text of each.
+
+    Raises
+    ------
+    ValueError
+        Parentheses or quotes do not match.
+    """
+    found, depth, begun, at = [], 0, 0, 0
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        if token is None:
+            raise _unreadable(text)
+        at = token.end()
+        depth += {"(": 1, ")": -1}.get(token[2] or "", 0)
+        if depth < 0:
+            raise _unreadable(text)
+        if token[2] == "," and not depth:
+            found.append(text[begun : token.start(2)].strip())
+            begun = at
+    found.append(text[begun:].strip())
+    if depth or not all(found):
+        raise _unreadable(text)
+    return tuple(found)
+
+
+def parse_member(text: str, *, default: Expression = Expression.VALUE) -> Member:
+    """Read one member.
+
+    Parameters
+    ----------
+    text : str
+        The text, as the module describes it.
+    default : Expression
+        The expression that a column without one means.
+
+    Raises
+    ------
+    ValueError
+        The text is no member, or names an unknown expression.
+    """
+    call = _CALL.fullmatch(text)
+    if call is None or text.lstrip().startswith('"'):
+        return Member(default, (_name(text),))
+    columns = tuple(_name(part) for part in split_members(call[2]))
+    if not call[1]:
+        if len(columns) < 2 or len(set(columns)) < len(columns):
+            raise ValueError(f"a tuple is of two columns or more, not {text!r}")
+        return Member(Expression.VALUE, columns)
+    names = [str(each) for each in Expression]
+    if call[1] not in names or len(columns) != 1:
+        raise ValueError(f"an index is of one of {', '.join(names)} of a column, not of {text!r}")
+    return Member(Expression(call[1]), columns)
+
+
+def inputs_of(members: Iterable[Member]) -> tuple[str | tuple[str, ...], ...]:
+    """The columns of all members, each once, in order of first use."""
+    return tuple(dict.fromkeys(column for member in members for column in member.columns))
+
+
+def _name(text: str) -> str:
+    token = _TOKEN.fullmatch(text)
+    if token is None or token[2] is not None:
+        raise _unreadable(text)
+    return token[3] if token[1] is None else token[1].replace('""', '"')
+
+
+def _quoted(name: str) -> str:
+    token = _TOKEN.fullmatch(name)
+    return name if token is not None and token[3] == name else '"' + name.replace('"', '""') + '"'
+
+
+def _unreadable(text: str) -> ValueError:
+    return ValueError(f"{text!r} is no list of columns, expressions like lower(s), and tuples like (a, b)")

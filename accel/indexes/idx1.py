@@ -1,6 +1,6 @@
-"""`idx1`: the distinct texts of DataFusion's example as an index kind, at the level of the file.
+"""`idx1`: the distinct texts of DataFusion's example as an index kind, for a whole file.
 
-It only proves absence. It never lists NULL, and a text with a line end stands in it as several.
+It proves absence only. It never lists NULL, and a text with a line end is listed as several texts.
 """
 
 from __future__ import annotations
@@ -60,5 +60,5 @@ class ParsedIdx1:
         return Evidence(np.array([may]), np.ones(1, bool), np.ones(1, bool))
 
     def describe(self) -> Mapping[str, Any]:
-        """What `accel inspect` shows."""
+        """Describe the index for `accel inspect`."""
         return {"values": len(self.texts)}

@@ -1,9 +1,13 @@
-"""What an index kind is: built from a column's values, parsed, asked. All of it pure."""
+"""What an index kind is: it builds an index from a column's values, parses it, and answers questions by it. No I/O.
+
+`IndexKind` and `ParsedIndex` are what every kind has. The protocols at the end are optional abilities; a kind has one by
+having its methods, and need not derive from it.
+"""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
@@ -17,20 +21,28 @@ from accel.predicate.prune import Evidence
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
+    from accel.indexes.question import LeafQuestion
 
 __all__ = [
     "ChunkValues",
+    "CoveringKind",
     "IndexBuilder",
     "IndexKind",
+    "JoinableKind",
+    "JoinedIndex",
     "Level",
+    "LimitedKind",
     "ParsedIndex",
+    "PartedIndex",
+    "PartedKind",
     "Presence",
+    "StreamedKind",
     "first_rows_of",
 ]
 
 
 class Level(enum.StrEnum):
-    """What the units of an index are; the text is what files hold."""
+    """The units that an index answers for; the text is what files store."""
 
     FILE = "file"
     """One unit: the file."""
@@ -96,7 +108,7 @@ class Presence:
 
     @classmethod
     def of(cls, chunk: ChunkValues, level: Level) -> Presence:
-        """What each unit of a chunk holds."""
+        """Whether each unit of a chunk holds nulls, and values."""
         starts = chunk.starts(level)
         if not chunk.num_rows or not len(starts):
             return cls(np.zeros(len(starts), bool), np.zeros(len(starts), bool))
@@ -144,13 +156,13 @@ class ParsedIndex(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """What holding it costs, for the cache's limit."""
+        """Bytes that the index takes in memory, for the cache's limit."""
         ...
 
     def prune(self, question: LeafQuestion) -> Evidence | None:
-        """Which outcomes each unit (row range) may have; None where the index cannot say.
+        """Tell which outcomes each unit (page, row range) may have; None where the index cannot say.
 
-        An outcome that is not allowed is believed: rows are dropped by it.
+        Rows are pruned where the outcome `true` is ruled out.
         """
         ...
 
@@ -158,29 +170,29 @@ class ParsedIndex(Protocol):
 def first_rows_of(parsed: ParsedIndex) -> Int64s | None:
     """The row that each range starts with, ascending from 0, of an index of row ranges; else None.
 
-    Such an index tells by an attribute `first_rows`.
+    Such an index has an attribute `first_rows`.
     """
     found: Int64s | None = getattr(parsed, "first_rows", None)
     return found
 
 
 class IndexBuilder(Protocol):
-    """One index in the making."""
+    """An index that is being built."""
 
     def add(self, chunk: ChunkValues) -> None:
-        """Take the next rows: a run of whole pages of a row group, or all of it."""
+        """Add the next rows: a run of whole pages of a row group, or all of it."""
         ...
 
     def finish(self) -> bytes:
-        """The index of all rows taken."""
+        """The bytes of the index of all rows added."""
         ...
 
 
 @runtime_checkable
 class IndexKind(Protocol):
-    """One kind of index. Derive from it to inherit what is optional.
+    """One kind of index. Derive from it to inherit the optional members.
 
-    What a kind may have besides is in `accel.indexes.capabilities`: a `builder`, so that row groups are handed over a run of
+    What a kind may have besides is in `accel.indexes.kind`: a `builder`, so that row groups are handed over a run of
     pages at a time; a head, so that large indexes are read in parts; a way to `join` the indexes of many row groups; several
     columns as `inputs`. An attribute `reads` names the versions that `parse` takes, where that is more than one.
     """
@@ -188,13 +200,13 @@ class IndexKind(Protocol):
     name: ClassVar[str] = ""
     """As in files and in `indexes={"column": "name"}`."""
     version: ClassVar[int] = 1
-    """Of the bytes; an index of another version is passed over."""
+    """Version of the bytes; an index of another version is not used."""
     levels: ClassVar[frozenset[Level]] = frozenset({Level.PAGE})
     ops: ClassVar[frozenset[LeafOp]] = frozenset(LeafOp)
-    """What it may answer: for other questions the bytes are not even fetched."""
+    """The tests that it may answer: for others its bytes are not fetched."""
 
     def build(self, chunks: Iterable[ChunkValues], *, level: Level) -> bytes:
-        """The index over a file (all row groups in order, none of them kept) or over one row group."""
+        """Build the index of a file, from all row groups in order, or of one row group."""
         begin = getattr(self, "builder", None)
         if begin is None:
             raise NotImplementedError(f"{type(self).__name__} builds no index")
@@ -215,5 +227,86 @@ class IndexKind(Protocol):
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """How it was made, as the file tells it; small, and plain enough for JSON."""
+        """Parameters of the build, as the file records them: small, and plain enough for JSON."""
         return {}
+
+
+class StreamedKind(IndexKind, Protocol):
+    """A kind that is fed while pages are decoded, instead of a row group at a time."""
+
+    def builder(self, *, level: Level) -> IndexBuilder:
+        """Start a new index."""
+        ...
+
+
+class PartedKind(IndexKind, Protocol):
+    """A kind whose large indexes are read in parts: the head, and the parts that it names for a question."""
+
+    def head_bytes(self, data: bytes) -> int:
+        """The length of the head of an index that was built."""
+        ...
+
+    def parse_head(self, data: bytes, *, level: Level, units: int) -> PartedIndex:
+        """Read the head alone. Raises IndexFormatError, as `parse` does."""
+        ...
+
+
+class PartedIndex(ParsedIndex, Protocol):
+    """An index of which the head was read, and perhaps some parts."""
+
+    def wants(self, question: LeafQuestion) -> Iterable[tuple[int, int]]:
+        """The byte ranges [start, end) of the index that a question needs and that are not read yet."""
+        ...
+
+    def with_parts(self, parts: Mapping[tuple[int, int], memoryview]) -> PartedIndex:
+        """The same index with more ranges. Raises IndexFormatError where one does not verify."""
+        ...
+
+
+class LimitedKind(IndexKind, Protocol):
+    """A kind whose indexes may come to rule nothing out, and which then says so."""
+
+    def shortcoming(self, data: bytes, *, units: int) -> str | None:
+        """Why an index that was built rules nothing out, and what to take instead; None where it does.
+
+        `data` is all of it, or its head where the kind has one. Raises IndexFormatError, as `parse` does.
+        """
+        ...
+
+
+class JoinableKind(IndexKind, Protocol):
+    """A kind whose indexes of many row groups' pages become one of them all."""
+
+    joined_version: ClassVar[int]
+    """Version of the bytes of a joined index; `parse` gives a `JoinedIndex` for it."""
+
+    def join(
+        self, runs: Sequence[Callable[[int, int], bytes]], *, keep: Callable[[bytes], None]
+    ) -> bytes | None:
+        """Join indexes; each is given by a function that returns its bytes [start, end).
+
+        Passes the parts of the new index to `keep`, in order, and returns its head; None where they do not join.
+        """
+        ...
+
+
+class JoinedIndex(ParsedIndex, Protocol):
+    """An index of the pages of all row groups."""
+
+    @property
+    def group_units(self) -> Int64s | None:
+        """The number of units of each row group, in order; None for an index of one row group."""
+        ...
+
+
+class CoveringKind(IndexKind, Protocol):
+    """A kind of several columns."""
+
+    @property
+    def inputs(self) -> Sequence[str | tuple[str, ...]]:
+        """Their names or dotted paths, or the names of their paths; it is given structs with a field a column."""
+        ...
+
+    def covers(self) -> Iterable[tuple[int, str]]:
+        """What it covers: positions of columns in `inputs`, each with `value` or an expression over the column."""
+        ...

@@ -1,20 +1,21 @@
-"""Which of many keys stand in which of many units: a sparse matrix of bits.
+"""Which of many keys occur in which of many units: a sparse matrix of bits in roaring bitmaps.
 
-Cell (key, unit) is member `key * units + unit` of a roaring bitmap. Members have 32 bits, so a
-matrix is cut into blocks of whole keys.
+Cell (key, unit) is member `key * units + unit` of a bitmap in the portable format of RoaringFormatSpec. Members have
+32 bits, so a matrix is cut into blocks of whole keys. The behaviour of CRoaring on a bitmap that breaks its own rules
+(members out of order, a wrong cardinality) is undefined, so those rules are checked here first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from accel.arrays import sort_distinct
 from accel.errors import IndexFormatError
-from accel.indexes.roaring import bitmap_runs, decode_bitmap, encode_bitmap
 
 if TYPE_CHECKING:
     from pyroaring import BitMap
@@ -22,20 +23,171 @@ if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
     from accel.indexes.wire import BlobReader, BlobWriter
 
-__all__ = ["Matrix", "distinct_cells", "keys_per_block", "write_matrix"]
+__all__ = [
+    "Matrix",
+    "bitmap_runs",
+    "decode_bitmap",
+    "distinct_cells",
+    "encode_bitmap",
+    "keys_per_block",
+    "write_matrix",
+]
+
+_PLAIN_COOKIE = 12346
+_RUN_COOKIE = 12347
+_OFFSETS_FROM = 4
+"""A bitmap with runs has offsets if it has at least so many containers."""
+_ARRAY_MAX = 4096
+_BITSET_BYTES = 8192
+
+
+def encode_bitmap(members: npt.NDArray[np.uint32]) -> bytes:
+    """Serialise a set of members, given in any order."""
+    from pyroaring import BitMap
+
+    bitmap = BitMap(np.ascontiguousarray(members, np.uint32))
+    bitmap.run_optimize()
+    data: bytes = bitmap.serialize()
+    return data
+
+
+def decode_bitmap(data: memoryview, *, limit: int) -> BitMap:
+    """Read a set whose members are all below `limit`.
+
+    Raises
+    ------
+    IndexFormatError
+        The bytes are not exactly one roaring bitmap, or it has a member at or above the limit.
+    """
+    from pyroaring import BitMap
+
+    _check(data)
+    try:
+        bitmap = BitMap.deserialize(bytes(data))
+    except (ValueError, IndexError, MemoryError) as error:
+        raise IndexFormatError(f"an index holds a broken bitmap: {error}") from error
+    if bitmap and bitmap.max() >= limit:
+        raise IndexFormatError("an index holds a bitmap with members that are not")
+    return bitmap
+
+
+def bitmap_runs(bitmap: BitMap) -> Iterator[tuple[Int64s, Int64s]]:
+    """The members as ascending runs, the first and the last of each, a container at a time.
+
+    Few bytes may be a run of very many members, which must not be listed one by one.
+    """
+    data = memoryview(bitmap.serialize())
+    keys, cards, runs, starts = _check(data)
+    every = zip(keys.tolist(), cards.tolist(), runs.tolist(), starts[:-1].tolist(), strict=True)
+    for key, card, run, at in every:
+        base = key << 16
+        if run:
+            count = int.from_bytes(data[at : at + 2], "little")
+            pairs = np.frombuffer(data, "<u2", 2 * count, at + 2).reshape(count, 2).astype(np.int64)
+            first = base + pairs[:, 0]
+            yield first, first + pairs[:, 1]
+        elif card <= _ARRAY_MAX:
+            members = base + np.frombuffer(data, "<u2", card, at).astype(np.int64)
+            yield members, members
+        else:
+            bits = np.unpackbits(np.frombuffer(data, np.uint8, _BITSET_BYTES, at), bitorder="little")
+            edges = np.diff(bits.view(np.int8), prepend=0, append=0)
+            yield base + np.flatnonzero(edges == 1), base + np.flatnonzero(edges == -1) - 1
+
+
+def _check(data: memoryview) -> tuple[Int64s, Int64s, Bools, Int64s]:
+    """Check a bitmap: the upper 16 bits, number of members, form (runs or not) and start of each container.
+
+    The starts have one more entry, the end of the last container.
+    """
+    size = len(data)
+    cookie = int.from_bytes(_piece(data, 0, 4), "little")
+    if cookie & 0xFFFF == _RUN_COOKIE:
+        count, at = (cookie >> 16) + 1, 4
+        bits = np.frombuffer(_piece(data, at, (count + 7) // 8), np.uint8)
+        runs = np.unpackbits(bits, bitorder="little")[:count].astype(bool)
+        at += len(bits)
+        offsets = count >= _OFFSETS_FROM
+    elif cookie == _PLAIN_COOKIE:
+        count, at, offsets = int.from_bytes(_piece(data, 4, 4), "little"), 8, True
+        if count > 1 << 16:
+            raise _broken("too many containers")
+        runs = np.zeros(count, bool)
+    else:
+        raise _broken("no cookie")
+    head = np.frombuffer(_piece(data, at, 4 * count), "<u2").reshape(count, 2)
+    at += 4 * count
+    keys, cards = head[:, 0].astype(np.int64), head[:, 1].astype(np.int64) + 1
+    if bool((np.diff(keys) <= 0).any()):
+        raise _broken("containers out of order")
+    stated = np.frombuffer(_piece(data, at, 4 * count), "<u4") if offsets else None
+    at += 4 * count if offsets else 0
+    starts = _check_containers(data, at, cards, runs)
+    if int(starts[-1]) != size or (stated is not None and bool((stated != starts[:-1]).any())):
+        raise _broken("containers are not where they should be")
+    return keys, cards, runs, starts
+
+
+def _check_containers(
+    data: memoryview, at: int, cards: npt.NDArray[np.int64], runs: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
+    """Check each container; gives their starts, and the end of the last one."""
+    if not bool(runs.any()) and bool((cards <= _ARRAY_MAX).all()):
+        # Sparse bitmaps are arrays throughout, which are checked at once.
+        ends = np.cumsum(cards)
+        members = np.frombuffer(_piece(data, at, 2 * int(cards.sum())), "<u2")
+        rising = np.diff(members.astype(np.int32)) > 0
+        rising[ends[:-1] - 1] = True
+        if not bool(rising.all()):
+            raise _broken("members out of order")
+        return np.append(at, at + 2 * ends)
+    starts = [at]
+    for card, run in zip(cards.tolist(), runs.tolist(), strict=True):
+        if run:
+            at = _check_runs(data, at, card)
+        elif card <= _ARRAY_MAX:
+            members = np.frombuffer(_piece(data, at, 2 * card), "<u2")
+            if bool((members[1:] <= members[:-1]).any()):
+                raise _broken("members out of order")
+            at += 2 * card
+        else:
+            bits = np.frombuffer(_piece(data, at, _BITSET_BYTES), np.uint8)
+            if int(np.unpackbits(bits).sum()) != card:
+                raise _broken("a wrong cardinality")
+            at += _BITSET_BYTES
+        starts.append(at)
+    return np.array(starts, np.int64)
+
+
+def _check_runs(data: memoryview, at: int, card: int) -> int:
+    count = int.from_bytes(_piece(data, at, 2), "little")
+    pairs = np.frombuffer(_piece(data, at + 2, 4 * count), "<u2").reshape(count, 2).astype(np.int64)
+    first, last = pairs[:, 0], pairs[:, 0] + pairs[:, 1]
+    wrong = bool((last > 0xFFFF).any()) or bool((first[1:] <= last[:-1]).any())
+    if wrong or int((last - first + 1).sum()) != card:
+        raise _broken("runs that overlap or do not add up")
+    return at + 2 + 4 * count
+
+
+def _piece(data: memoryview, at: int, length: int) -> Any:
+    if at + length > len(data):
+        raise _broken("it ends early")
+    return data[at : at + length]
+
+
+def _broken(what: str) -> IndexFormatError:
+    return IndexFormatError(f"an index holds a broken bitmap: {what}")
 
 
 _MEMBERS = 1 << 32
 _DENSE = 1 << 20
-"""So many flags are always looked through rather than sorting."""
+"""Up to so many cells, a flag each is cheaper than sorting."""
 _FEW = 64
-"""Up to so many keys are looked up one by one; for more, all cells are read."""
-_MOST_CELLS = 1 << 22
-"""Up to so many set cells of a block are looked at one by one; more of them as the runs that they are stored as."""
+"""Up to so many keys are looked up one by one; for more, all runs of cells are read."""
 
 
 def distinct_cells(rows: Int64s, columns: Int64s, *, width: int, height: int) -> Int64s:
-    """Cells `row * width + column` that occur, ascending, of rows below `height` and columns below `width`."""
+    """The distinct cells `row * width + column`, ascending; rows are below `height`, columns below `width`."""
     cells = rows * width
     cells += columns
     if width * height > 16 * len(cells) + _DENSE:
@@ -69,7 +221,7 @@ class Matrix:
 
     @classmethod
     def read(cls, data: BlobReader, *, keys: int, units: int) -> Matrix:
-        """Raises IndexFormatError for cells that are not, and for what is no matrix."""
+        """Read a matrix; raises IndexFormatError for cells outside it, and for bytes that are no matrix."""
         if units < 1 and keys:
             raise IndexFormatError("an index has keys and no units")
         step = keys_per_block(units)
@@ -109,11 +261,7 @@ class Matrix:
             return out
         step = keys_per_block(self.units)
         for number, block in enumerate(self.blocks):
-            if len(block) > _MOST_CELLS:
-                out |= _units_of_runs(block, keys[number * step : (number + 1) * step], self.units)
-                continue
-            cells = np.frombuffer(block.to_array(), np.uint32).astype(np.int64)
-            out[(cells % self.units)[keys[number * step + cells // self.units]]] = True
+            out |= _units_of_runs(block, keys[number * step : (number + 1) * step], self.units)
         return out
 
     def all(self, keys: Iterable[int]) -> Bools:
@@ -131,7 +279,7 @@ class Matrix:
 def _units_of_runs(block: BitMap, keys: Bools, units: int) -> Bools:
     """Units that have one of the keys, given as flags of the keys of the block."""
     before = np.concatenate(([0], np.cumsum(keys)))
-    # How many more runs hold a unit than hold the one before it.
+    # The runs that hold each unit, less those that hold the unit before it.
     rises = np.zeros(units + 1, np.int64)
     for first, last in bitmap_runs(block):
         (first_key, low), (last_key, high) = np.divmod(first, units), np.divmod(last, units)
@@ -144,5 +292,5 @@ def _units_of_runs(block: BitMap, keys: Bools, units: int) -> Bools:
         between = longer & (before[last_key] > before[first_key + longer])
         rises[0] += np.count_nonzero(ends) + np.count_nonzero(between)
         rises[units] -= np.count_nonzero(between)
-    held: Bools = np.cumsum(rises[:-1]) > 0
-    return held
+    found: Bools = np.cumsum(rises[:-1]) > 0
+    return found

@@ -1,7 +1,7 @@
-"""Column values as indexes hold them: one form when they are built and when they are asked.
+"""Column values in the one form that indexes store and compare, and the 64-bit keys of those values.
 
-Text and binary are bytes; integers, dates, times, timestamps (ticks) and decimals (unscaled) are integers;
--0.0 is 0.0, and all NaN are one.
+Text and binary are bytes; integers, dates, times, timestamps (ticks) and decimals (unscaled) are integers; -0.0 is 0.0, and
+all NaN are one value. A key is the value's own 64 bits, or their XXH64 with seed 0.
 """
 
 from __future__ import annotations
@@ -21,15 +21,20 @@ from accel.format.domain import Domain
 from accel.predicate.kinds import kind_of, native
 
 if TYPE_CHECKING:
-    from accel.arrays import Int64s
+    from accel.arrays import Bools, Int64s, Uint64s
 
 __all__ = [
     "ARROW",
     "NUMPY",
     "Coded",
     "Tag",
+    "bits_of",
+    "bits_of_rows",
     "code_values",
     "from_natives",
+    "hash_bits",
+    "hash_natives",
+    "hash_values",
     "native_values",
     "signature_of",
     "tag_of",
@@ -66,7 +71,7 @@ _WIDTHS = {
 
 
 def tag_of(kind: pa.DataType) -> Tag | None:
-    """How the values of an Arrow type are stored; None for types that have no order."""
+    """The stored form of an Arrow type's values; None for types that have no order."""
     found = kind_of(kind)
     match found.domain:
         case Domain.FLOAT:
@@ -83,9 +88,9 @@ def tag_of(kind: pa.DataType) -> Tag | None:
 
 
 def signature_of(kind: pa.DataType) -> str:
-    """What two types share whose stored values mean the same, as an index's entry records it.
+    """The stored form of a type, which an index's entry records: types of one signature have comparable stored values.
 
-    The stored form and, for integers, what one of them counts: `int64:1/100` is a decimal of scale 2,
+    It is the tag and, for integers, what one of them counts: `int64:1/100` is a decimal of scale 2,
     `int64:1000/1` a time or timestamp in microseconds (numerators are nanoseconds there).
     """
     tag = tag_of(kind)
@@ -132,7 +137,7 @@ def _fixed(numbers: npt.NDArray[Any], valid: npt.NDArray[np.bool_], kind: pa.Dat
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coded:
-    """A column as its distinct values and where they stand."""
+    """A column as its distinct values and a code for every row."""
 
     values: pa.Array
     """Uniform (see `uniform`), each once, none null; in no order."""
@@ -160,8 +165,8 @@ def code_values(array: pa.Array | pa.ChunkedArray) -> Coded:
     if bool(used.all()):
         return Coded(entries.dictionary, codes)
     moved = np.cumsum(used) - 1
-    kept = np.flatnonzero(used)
-    values = entries.dictionary.take(_fixed(kept, np.ones(len(kept), bool), pa.int64()))
+    places = np.flatnonzero(used)
+    values = entries.dictionary.take(_fixed(places, np.ones(len(places), bool), pa.int64()))
     return Coded(values, np.where(codes < 0, -1, moved[codes]))
 
 
@@ -173,7 +178,7 @@ def _codes(encoded: pa.DictionaryArray) -> Int64s:
 
 
 def native_values(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
-    """The values that are not null, as the literals of a `LeafQuestion` come, in row order.
+    """The values that are not null, in row order, in the form of a `LeafQuestion`'s literals.
 
     int64, uint64, float64 or bool arrays; objects for bytes and for decimals beyond 64 bits.
 
@@ -218,3 +223,82 @@ ARROW = {
     Tag.BOOLEAN: pa.bool_(),
 }
 NUMPY: dict[Tag, Any] = {Tag.INT64: "<i8", Tag.UINT64: "<u8", Tag.FLOAT64: "<f8", Tag.BOOLEAN: "u1"}
+
+
+_SAMPLE = 1024
+
+
+_P1, _P2, _P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
+_P4, _P5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
+
+
+def bits_of(values: pa.Array) -> Uint64s | None:
+    """The 64 bits of each value of a uniform array; None for types that do not fit into them."""
+    tag = tag_of(values.type)
+    if tag is Tag.BOOLEAN:
+        return mask(values).astype(np.uint64)
+    if tag in (Tag.INT64, Tag.UINT64, Tag.FLOAT64):
+        found: Uint64s = integers(values).view(np.uint64)
+        return found
+    return None
+
+
+def hash_values(values: pa.Array) -> Uint64s:
+    """XXH64 of each value of a uniform array without nulls: of its 8 bytes (a boolean's byte widened),
+    of the 16 or 32 of a wide decimal, or of the value itself for bytes."""
+    bits = bits_of(values)
+    if bits is not None:
+        return hash_bits(bits)
+    import xxhash
+
+    digest = xxhash.xxh64_intdigest
+    tag = tag_of(values.type)
+    if tag is Tag.BYTES:
+        return np.fromiter(map(digest, values.to_pylist()), np.uint64, len(values))
+    width = Tag.INT128.width if tag is Tag.INT128 else Tag.INT256.width
+    if not len(values):
+        return np.zeros(0, np.uint64)
+    data = values.buffers()[1].to_pybytes()[values.offset * width :]
+    pieces = (data[i * width : (i + 1) * width] for i in range(len(values)))
+    return np.fromiter(map(digest, pieces), np.uint64, len(values))
+
+
+def bits_of_rows(array: pa.Array) -> tuple[Uint64s, Bools] | None:
+    """The 64 bits of every row's value, and which rows have one, for a column whose values seldom repeat.
+
+    Finding the distinct values of such a column takes longer than the rest of the build. None for other columns, and
+    for types that do not fit into 64 bits.
+    """
+    if pa.types.is_dictionary(array.type) or tag_of(array.type) not in (Tag.INT64, Tag.UINT64, Tag.FLOAT64):
+        return None
+    values = uniform(array)
+    bits = bits_of(values)
+    if bits is None or len(bits) < _SAMPLE:
+        return None
+    sample = np.sort(bits[:: len(bits) // _SAMPLE])
+    if 2 * int((sample[1:] == sample[:-1]).sum()) > len(sample):
+        return None
+    return bits, validity(values)
+
+
+def hash_natives(values: tuple[Any, ...], tag: Tag) -> Uint64s:
+    """`hash_values` of a question's literals."""
+    return hash_values(from_natives(list(values), tag))
+
+
+def hash_bits(words: Uint64s) -> Uint64s:
+    """XXH64 of the eight bytes of each word: the specification's steps for inputs of that length, vectorised."""
+    with np.errstate(over="ignore"):
+        lane = _rotated(words * np.uint64(_P2), 31) * np.uint64(_P1)
+        out = np.uint64(_P5 + 8) ^ lane
+        out = _rotated(out, 27) * np.uint64(_P1) + np.uint64(_P4)
+        out ^= out >> np.uint64(33)
+        out *= np.uint64(_P2)
+        out ^= out >> np.uint64(29)
+        out *= np.uint64(_P3)
+        out ^= out >> np.uint64(32)
+    return out
+
+
+def _rotated(words: Uint64s, by: int) -> Uint64s:
+    return (words << np.uint64(by)) | (words >> np.uint64(64 - by))

@@ -1,8 +1,8 @@
-"""`ngram`: the three-byte runs of a column's text, and the pages that have each.
+"""`ngram`: the trigrams (runs of three bytes) of a column's text, and the pages that have each.
 
-Answers LIKE and ILIKE with a literal run of three bytes or more, EQ, IN, and IS NULL by flags. Text is
-folded as `str.casefold` does, which makes equal whatever ILIKE takes as equal. Costs: 4 bytes a run that occurs and about 2
-for each page it occurs in; for words of many kinds a tenth to a half of the compressed text.
+It answers LIKE and ILIKE with a literal run of three bytes or more, EQ, IN, and IS NULL by flags. Text is folded by
+`str.casefold`, so that all texts that ILIKE takes as equal are equal. It costs 4 bytes for each trigram that occurs, and about
+2 for each page that has it: for words of many kinds a tenth to a half of the compressed text.
 """
 
 from __future__ import annotations
@@ -16,12 +16,16 @@ import numpy.typing as npt
 
 from accel.arrays import from_numpy, sort_distinct
 from accel.errors import IndexFormatError, SchemaMismatchError
-from accel.indexes.folding import asks_ascii, fold_all, fold_settled
+from accel.indexes.expressions import fold_all, fold_settled
 from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
 from accel.indexes.matrix import Matrix, distinct_cells, keys_per_block, write_matrix
 from accel.indexes.native import Tag, code_values, tag_of
-from accel.indexes.parts import (
+from accel.indexes.question import LeafOp, LeafQuestion
+from accel.indexes.wire import (
+    BlobReader,
+    BlobWriter,
     Directory,
+    IndexInParts,
     check_part,
     close_head,
     head_length,
@@ -30,8 +34,6 @@ from accel.indexes.parts import (
     seal_head,
     write_directory,
 )
-from accel.indexes.question import LeafOp, LeafQuestion
-from accel.indexes.wire import BlobReader, BlobWriter
 from accel.predicate.prune import Evidence
 
 if TYPE_CHECKING:
@@ -42,15 +44,13 @@ __all__ = ["Ngram", "ParsedNgram"]
 Uint32s = npt.NDArray[np.uint32]
 
 _MAGIC = b"AIN3"
-_SECOND_MAGIC = b"AIN2"
-_FIRST_MAGIC = b"AINg"
 _PART = b"AINp"
 _OPAQUE = "some value of every unit is no text that can be searched in; take bitmap or bloom instead"
 _PART_KEYS = 512
 _GRAMS = 1 << 24
-"""So many trigrams of bytes there are."""
+"""The number of trigrams of bytes."""
 _MANY_KEYS = 100
-"""An IN of more values is not looked up: each takes a lookup for every trigram that it has."""
+"""An IN of more values is not looked up: each value takes a lookup for every trigram in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,36 +59,27 @@ class Ngram(IndexKind):
 
     name: ClassVar[str] = "ngram"
     version: ClassVar[int] = 3
-    reads: ClassVar[frozenset[int]] = frozenset({1, 2, 3})
     levels: ClassVar[frozenset[Level]] = frozenset({Level.PAGE, Level.ROW_GROUP})
     ops: ClassVar[frozenset[LeafOp]] = frozenset({LeafOp.LIKE, LeafOp.EQ, LeafOp.IN, LeafOp.IS_NULL})
 
     def builder(self, *, level: Level) -> _Builder:
-        """A new index in the making."""
+        """Start a new index."""
         return _Builder(level)
 
     def head_bytes(self, data: bytes) -> int:
-        """The length of the head of an index that was built: what a reader needs before it knows which part."""
+        """The length of the head of an index: a reader needs the head before it knows which part to read."""
         return head_length(data)
 
     def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedNgram:
-        """Read the head alone; what it wants for a question is then to be added by `with_parts`."""
+        """Read the head alone; `with_parts` adds the parts that a question needs."""
         return ParsedNgram(_read_head(data, units), {})
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedNgram:
-        if data[:4] == _FIRST_MAGIC:
-            return _parse_first(data, units)
-        length = head_length(data)
-        head = _read_head(data[:length], units)
-        if len(data) != length + head.directory.length:
-            raise IndexFormatError("an ngram index is not as long as its head says")
-        found = ParsedNgram(head, {})
-        return found.with_parts({(a, b): memoryview(data)[a:b] for a, b in head.directory.spans(length)})
+        head = self.parse_head(data[: head_length(data)], level=level, units=units)
+        return head.with_all_parts(data)
 
     def shortcoming(self, data: bytes, *, units: int) -> str | None:
         """Why an index, of which this is all or the head, rules nothing out but nulls; None where it does more."""
-        if data[:4] == _FIRST_MAGIC:
-            return None
         head = _read_head(data[: head_length(data)], units)
         values = head.presence.value
         return _OPAQUE if bool(values.any()) and bool(head.opaque[values].all()) else None
@@ -166,7 +157,7 @@ class _Builder:
 
 
 def _grams(texts: list[bytes]) -> Uint32s:
-    """The trigrams of texts, with repeats; none across two texts."""
+    """The trigrams within each text, with repeats."""
     data = np.frombuffer(b"".join(texts), np.uint8).astype(np.uint32)
     if len(data) < 3:
         return np.zeros(0, np.uint32)
@@ -183,11 +174,13 @@ def _grams(texts: list[bytes]) -> Uint32s:
 class _Head:
     presence: Presence
     opaque: Bools
-    """Units whose text is not UTF-8, or not settled: anything may match there."""
+    """Units whose text is not UTF-8, or may fold otherwise in a later Unicode: anything may match there."""
     directory: Directory
     length: int
-    settled: bool
-    """Text that may fold otherwise elsewhere makes a unit opaque."""
+
+    def spans(self) -> list[tuple[int, int]]:
+        """The parts as half-open ranges of the whole index's bytes."""
+        return self.directory.spans(self.length)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,13 +190,12 @@ class _Part:
 
 
 def _read_head(data: bytes, units: int) -> _Head:
-    settled = data[:4] != _SECOND_MAGIC
-    blob = open_head(data, _MAGIC if settled else _SECOND_MAGIC)
+    blob = open_head(data, _MAGIC)
     blob.units(units)
     presence, opaque = blob.presence(units), blob.flags(units)
     directory = read_directory(blob)
     close_head(blob)
-    return _Head(presence, opaque, directory, len(data), settled)
+    return _Head(presence, opaque, directory, len(data))
 
 
 def _read_part(blob: BlobReader, count: int, units: int) -> _Part:
@@ -215,21 +207,8 @@ def _read_part(blob: BlobReader, count: int, units: int) -> _Part:
     return _Part(grams, matrix)
 
 
-def _parse_first(data: bytes, units: int) -> ParsedNgram:
-    """Version 1: one part, and no head."""
-    blob = BlobReader(data, _FIRST_MAGIC)
-    blob.units(units)
-    presence, opaque = blob.presence(units), blob.flags(units)
-    part = _read_part(blob, blob.u32(), units)
-    count = min(len(part.grams), 1)
-    one = np.full(count, len(part.grams), np.int64)
-    directory = Directory(part.grams[:1].astype(np.uint64), one, one, np.zeros(count, np.uint64))
-    head = _Head(presence, opaque, directory, len(data), settled=False)
-    return ParsedNgram(head, {0: part} if count else {})
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class ParsedNgram:
+class ParsedNgram(IndexInParts):
     """Trigrams read back, or the head and some of the parts."""
 
     head: _Head
@@ -237,38 +216,24 @@ class ParsedNgram:
 
     @property
     def nbytes(self) -> int:
-        held = sum(part.grams.nbytes + part.matrix.nbytes for part in self.parts.values())
-        return self.head.length + self.head.directory.nbytes + 2 * held + 512
+        read = sum(part.grams.nbytes + part.matrix.nbytes for part in self.parts.values())
+        return self.head.length + self.head.directory.nbytes + 2 * read + 512
 
-    def wants(self, question: LeafQuestion) -> list[tuple[int, int]]:
-        """The parts that the question needs and that are not here, as ranges of the index's bytes."""
+    def part_numbers(self, question: LeafQuestion) -> list[int]:
         runs = self._runs(question)
         if runs is None:
             return []
-        wanted = _grams([run for each in runs for run in each]).astype(np.uint64)
-        spans = self.head.directory.spans(self.head.length)
-        numbers = sort_distinct(self.head.directory.part_of(wanted)).tolist()
-        return [spans[number] for number in numbers if number >= 0 and number not in self.parts]
+        grams = _grams([run for each in runs for run in each]).astype(np.uint64)
+        numbers: list[int] = sort_distinct(self.head.directory.part_of(grams)).tolist()
+        return numbers
 
-    def with_parts(self, found: Mapping[tuple[int, int], memoryview]) -> ParsedNgram:
-        """The same index with more parts, each by the range that `wants` gave.
-
-        Raises
-        ------
-        IndexFormatError
-            A part does not verify.
-        """
+    def read_part(self, number: int, data: memoryview) -> _Part:
         directory = self.head.directory
-        numbers = {span: number for number, span in enumerate(directory.spans(self.head.length))}
-        more = dict(self.parts)
-        for span, data in found.items():
-            number = numbers[span]
-            check_part(data, directory.checksums[number])
-            part = _read_part(BlobReader(data, _PART), int(directory.sizes[number]), len(self.head.presence))
-            if int(part.grams[0]) != int(directory.first_keys[number]):
-                raise IndexFormatError("a part of an ngram index has runs out of order")
-            more[number] = part
-        return ParsedNgram(self.head, more)
+        check_part(data, directory.checksums[number])
+        part = _read_part(BlobReader(data, _PART), int(directory.sizes[number]), len(self.head.presence))
+        if int(part.grams[0]) != int(directory.first_keys[number]):
+            raise IndexFormatError("a part of an ngram index has runs out of order")
+        return part
 
     def prune(self, question: LeafQuestion) -> Evidence | None:
         presence = self.head.presence
@@ -286,8 +251,8 @@ class ParsedNgram:
         return presence.evidence(hit | self.head.opaque)
 
     def _runs(self, question: LeafQuestion) -> list[list[bytes]] | None:
-        """The texts that a value must hold to pass, all of one of these lists; None where it cannot say."""
-        if question.tag is not Tag.BYTES or not (self.head.settled or asks_ascii(question)):
+        """Lists of texts, of which a value that passes contains all of one; None where the index cannot say."""
+        if question.tag is not Tag.BYTES:
             return None
         if question.op is LeafOp.LIKE and question.pattern is not None:
             return [_settled(run.encode() for run in question.pattern.runs)]
@@ -314,7 +279,7 @@ class ParsedNgram:
         return out
 
     def describe(self) -> Mapping[str, Any]:
-        """What `accel inspect` shows."""
+        """Describe the index for `accel inspect`."""
         directory = self.head.directory
         return {
             "grams": int(directory.sizes.sum()),
@@ -324,5 +289,5 @@ class ParsedNgram:
 
 
 def _settled(texts: Iterable[bytes]) -> list[bytes]:
-    """Those of them folded of which every Python knows what they fold to."""
+    """The folded texts; those that another Unicode may fold otherwise are left out."""
     return [folded for folded in map(fold_settled, texts) if folded is not None]

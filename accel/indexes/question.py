@@ -1,4 +1,4 @@
-"""One leaf of a predicate, as an index is asked."""
+"""One leaf of a predicate, in the form in which an index is asked about it."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ __all__ = ["MANY_KEYS", "LeafOp", "LeafQuestion", "question_of"]
 
 
 MANY_KEYS = 1000
-"""An IN of more values is not looked up: every unit has one of them, more likely than not."""
+"""An IN of more values is not looked up: most units hold one of so many."""
 
 
 class LeafOp(enum.StrEnum):
-    """The tests that an index is asked about; all others are made of them.
+    """The tests that an index is asked about; all others are derived from them.
 
-    `!=` is NOT of EQ, `>` NOT of LE, `>=` NOT of LT; the engine negates. Integers (and so dates,
-    timestamps and decimals) know LE and no LT; booleans know EQ alone.
+    `!=` is the negation of EQ, `>` of LE, and `>=` of LT; the engine negates. Integers (and so dates, timestamps and
+    decimals) have LE and no LT; booleans have EQ alone.
     """
 
     EQ = "="
@@ -58,17 +58,17 @@ class LeafQuestion:
     path: tuple[str, ...]
     """The column: names from the top level down."""
     arrow_type: pa.DataType
-    """Of the column, as the scan sees it."""
+    """The type of the column, as the scan sees it."""
     values: tuple[Any, ...]
     """The literals in the column's native domain, as `native_values` has the column: int, float, bytes or
     bool. One for EQ, LT and LE; for IN each once; none for LIKE and IS_NULL. NaN occurs with EQ and IN
     only and equals itself; a zero is 0.0."""
     pattern: Pattern | None
-    """Of LIKE and ILIKE (`pattern.ignore_case`); `pattern.runs` are its literal runs."""
+    """The pattern of LIKE and ILIKE (`pattern.ignore_case`); `pattern.runs` are its literal runs."""
     with_null: bool
-    """IN whose list holds a NULL: what `values` do not answer is NULL. `ask` sees to it; a kind need not."""
+    """Whether the list of an IN holds a NULL: a value that is not among `values` then gives NULL. `ask` applies this, not the kind."""
     atom: Node
-    """The same as the predicate room has it, over column 0."""
+    """The leaf as an atom of the predicate, over column 0."""
 
     @property
     def tag(self) -> Tag | None:
@@ -81,18 +81,18 @@ class LeafQuestion:
         return self.values[0]
 
     def test(self, values: pa.Array) -> Bools:
-        """Which of the values (as `uniform` gives them; none null) pass: the exact filter's own answer."""
+        """Evaluate the leaf exactly for values as `uniform` gives them, none null."""
         bound = Bound((BoundColumn(("value",), values.type),), self.atom)
         return mask(outcome(bound, {("value",): values}, len(values)))
 
 
 def question_of(node: Node, column: BoundColumn) -> LeafQuestion | None:
-    """An atom of a bound predicate as a question; None where it is none that an index could answer.
+    """Turn an atom of a bound predicate into a question; None where no index could answer it.
 
     Parameters
     ----------
     node : Node
-        Any node. Comparisons of two columns and what holds for every value are no questions.
+        Any node. Comparisons of two columns and constants give no question.
     column : BoundColumn
         The column that the atom names.
     """

@@ -1,16 +1,35 @@
-"""The index kinds that this process knows: ours, those registered, those of installed packages."""
+"""The index kinds that this process can use, and guarded calls to them.
+
+Kinds are accel's own, those that a caller registers, and those of installed packages. A kind may be anybody's code, so its
+answers are checked before rows are pruned by them, and an exception from it means that the index is not used.
+"""
 
 from __future__ import annotations
 
 import importlib
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from typing import Any
 
-from accel.indexes.kind import IndexKind
+import numpy as np
 
-__all__ = ["find_kind", "kinds", "make_kind", "register_index"]
+from accel.errors import IndexFormatError
+from accel.indexes.kind import IndexKind, ParsedIndex
+from accel.indexes.native import signature_of
+from accel.indexes.question import LeafOp, LeafQuestion
+from accel.predicate.prune import Evidence
+
+__all__ = [
+    "ask",
+    "ask_all",
+    "find_kind",
+    "guarded",
+    "kinds",
+    "make_kind",
+    "register_index",
+]
 
 _OURS = {
     "bitmap": ("accel.indexes.bitmap", "Bitmap"),
@@ -25,19 +44,31 @@ _GROUP = "accel.indexes"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 _registered: dict[str, IndexKind] = {}
 _packages_seen = False
-# By this very thread: a package may ask for kinds while it is loaded.
+# Whether this thread loads packages: a package may ask for kinds while it is imported.
 _loading: ContextVar[bool] = ContextVar("loading", default=False)
 
 
 def register_index(kind: IndexKind) -> IndexKind:
-    """Make a kind known by its name; registering another under that name replaces it.
+    """Register a kind under its name, so that files can be written and read with it.
+
+    A kind that is registered under the same name is replaced.
+
+    Parameters
+    ----------
+    kind : IndexKind
+        An instance, with `name`, `version`, `levels`, `build` and `parse`.
+
+    Returns
+    -------
+    IndexKind
+        The same instance.
 
     Raises
     ------
     ValueError
-        The name is one of accel's own, or is none: letters, digits, `_`, `.` and `-`, 64 at most.
+        The name is one of accel's own, or is not made of letters, digits, `_`, `.` and `-`, 64 at most.
     TypeError
-        It lacks what a kind has.
+        The kind is a class instead of an instance, or lacks a member.
     """
     if isinstance(kind, type):
         raise TypeError(f"register an instance: register_index({kind.__name__}())")
@@ -53,7 +84,7 @@ def register_index(kind: IndexKind) -> IndexKind:
 
 
 def find_kind(name: str, version: int | None = None) -> IndexKind | None:
-    """The kind of that name; None where it is not known, or does not read that version."""
+    """Find the kind of that name; None where there is none, or it does not read that version."""
     found = _own(name) or _registered.get(name)
     if found is None:
         _load_packages()
@@ -64,7 +95,7 @@ def find_kind(name: str, version: int | None = None) -> IndexKind | None:
 
 
 def make_kind(spec: str | IndexKind) -> IndexKind:
-    """The kind that a caller means: a name, with that kind's defaults, or the kind itself.
+    """Resolve what a caller passes: a name, for that kind with its defaults, or the kind itself.
 
     Raises
     ------
@@ -104,7 +135,7 @@ def _load_packages() -> None:
         _load_entry_points()
     finally:
         _loading.reset(token)
-    # Not before: another thread would take what is not loaded yet for unknown. Two that come at once both load.
+    # Set last, so that no other thread misses a kind that is still being loaded; two threads at once both load.
     _packages_seen = True
 
 
@@ -121,3 +152,72 @@ def _load_entry_points() -> None:
             warnings.warn(
                 f"the index kind {point.name!r} ({point.value}) is passed over: {error}", stacklevel=2
             )
+
+
+def guarded(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a method of a kind, or of an index that it parsed.
+
+    Raises
+    ------
+    IndexFormatError
+        The method raised anything: the index is then not used.
+    """
+    try:
+        return call(*args, **kwargs)
+    except IndexFormatError:
+        raise
+    except Exception as error:
+        raise IndexFormatError(f"an index failed: {type(error).__name__}: {error}") from error
+
+
+def ask(parsed: ParsedIndex, question: LeafQuestion, *, units: int, signature: str) -> Evidence | None:
+    """Ask an index about one leaf, and check its answer; None where the index cannot say.
+
+    Parameters
+    ----------
+    parsed : ParsedIndex
+        An index of any kind, trusted or not.
+    question : LeafQuestion
+        The leaf.
+    units : int
+        The entries that the answer must have: 1, the number of pages, or of row ranges (`len(parsed.first_rows)`).
+    signature : str
+        `signature_of` the column's type when the index was built. Where the scan's type differs, the answer is None.
+
+    Raises
+    ------
+    IndexFormatError
+        The index raised, or its answer is not evidence of that many units.
+    """
+    if question.op is not LeafOp.IS_NULL and signature != signature_of(question.arrow_type):
+        return None
+    found: Evidence | None = guarded(parsed.prune, question)
+    if found is None:
+        return None
+    _check(found, units)
+    if question.with_null:
+        # With a NULL in the list, a value that the list does not hold gives NULL.
+        return Evidence(found.may_true, np.zeros(units, bool), found.may_null | found.may_false)
+    return found
+
+
+def ask_all(parsed: Any, asked: Sequence[tuple[LeafQuestion, bool]], *, units: int) -> Evidence | None:
+    """Ask an index of several columns whether all leaves can hold at once: each true, or false where it comes with False.
+
+    None where the index cannot say. The caller checks the signatures of the columns. Raises as `ask` does.
+    """
+    together = getattr(parsed, "prune_all", None)
+    if together is None or not asked:
+        return None
+    found: Evidence | None = guarded(together, asked)
+    if found is not None:
+        _check(found, units)
+    return found
+
+
+def _check(found: object, units: int) -> None:
+    if not isinstance(found, Evidence):
+        raise IndexFormatError(f"an index answered with {type(found).__name__}, not with Evidence")
+    flags = (found.may_true, found.may_false, found.may_null)
+    if any(not isinstance(f, np.ndarray) or f.dtype != bool or f.shape != (units,) for f in flags):
+        raise IndexFormatError(f"an index answered with other than {units} truth values")

@@ -1,6 +1,6 @@
-"""`sketch`: how many distinct values there are, and how they are spread: what a planner may guess from.
+"""`sketch`: an estimate of how many distinct values there are and how they are spread, for planning.
 
-Proves nothing, so it never prunes. Costs: 2 KB for the HyperLogLog sketch, 1 KB for the quantiles, whatever the data.
+It proves nothing, so it never prunes. It costs 2 KB for the HyperLogLog sketch and 1 KB for the quantiles, whatever the data.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import pyarrow as pa
 
 from accel.arrays import integers, mask
 from accel.errors import IndexFormatError
-from accel.indexes.hashing import hash_values
 from accel.indexes.kind import ChunkValues, IndexKind, Level
-from accel.indexes.native import Tag, code_values, tag_of
+from accel.indexes.native import Tag, code_values, hash_values, tag_of
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
 from accel.predicate.prune import Evidence
@@ -43,7 +42,7 @@ class Sketch(IndexKind):
     lg_k : int
         Base-two logarithm of the HyperLogLog registers, 4 to 18; the error is about 1 / sqrt(2 ** lg_k).
     buckets : int
-        Of the histogram; each holds as many values as any other.
+        Buckets of the histogram; each holds the same number of values.
     """
 
     name: ClassVar[str] = "sketch"
@@ -59,7 +58,7 @@ class Sketch(IndexKind):
             raise ValueError("a sketch has lg_k of 4 to 18 and 1 to 65536 buckets")
 
     def builder(self, *, level: Level) -> _Builder:
-        """A new index in the making."""
+        """Start a new index."""
         return _Builder(self)
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedSketch:
@@ -143,7 +142,7 @@ class _Builder:
 
 
 def _places(values: pa.Array) -> Floats:
-    """Values as doubles of the same order; of text its first six bytes."""
+    """Values as doubles of the same order; for text its first six bytes."""
     tag = tag_of(values.type)
     if tag is Tag.BYTES:
         return np.array([_place(value) for value in values.to_pylist()], np.float64)
@@ -167,7 +166,7 @@ class ParsedSketch:
     distinct: float
     """The estimate."""
     edges: Floats
-    """Of the buckets, one more than there are."""
+    """Edges of the buckets, one more than there are buckets."""
     registers: bytes
     """The HyperLogLog sketch, as Apache DataSketches serialises it."""
 
@@ -179,7 +178,7 @@ class ParsedSketch:
         return None
 
     def selectivity(self, question: LeafQuestion) -> float:
-        """The fraction of rows, 0 to 1, that the question is guessed to be true for."""
+        """The estimated fraction of rows, 0 to 1, for which the question is true."""
         if not self.rows:
             return 0.0
         if question.op is LeafOp.IS_NULL:
@@ -199,7 +198,7 @@ class ParsedSketch:
         at = _double(value)
         if not len(self.edges) or not self.edges[0] <= at <= self.edges[-1]:
             return 0.0
-        # A value that fills whole buckets is that frequent; else all are taken to be alike.
+        # A value that fills whole buckets is that frequent; others are taken to be equally frequent.
         low, high = np.searchsorted(self.edges, at, "left"), np.searchsorted(self.edges, at, "right")
         return max(float(high - low - 1) / (len(self.edges) - 1), 1.0 / max(self.distinct, 1.0))
 
@@ -215,7 +214,7 @@ class ParsedSketch:
         return (bucket + part) / (len(self.edges) - 1)
 
     def describe(self) -> Mapping[str, Any]:
-        """What `accel inspect` shows."""
+        """Describe the index for `accel inspect`."""
         return {"distinct": round(self.distinct), "rows": self.rows, "nulls": self.nulls}
 
 

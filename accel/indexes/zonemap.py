@@ -1,8 +1,8 @@
-"""`zonemap`: minimum, maximum, null count, sum and count of units, of a column, of an expression over it,
-or of several columns; and the least and greatest of tuples of columns.
+"""`zonemap`: minimum, maximum, null count, sum and count of each unit.
 
-Answers every question by its bounds. Costs about 60 bytes a unit for numbers, and twice the bounds' own length for
-text (cut at 64 bytes). Unlike Parquet's statistics it counts NaN, says whether a bound is exact, and has sums.
+It covers a column, an expression over one, or several columns, and then also tuples of columns. It answers every question by
+its bounds. It costs about 60 bytes a unit for numbers, and for text twice the length of the bounds, which are cut at 64
+bytes. Unlike Parquet's statistics it counts NaN, says whether a bound is exact, and has sums.
 """
 
 from __future__ import annotations
@@ -10,30 +10,57 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from accel.errors import IndexFormatError, SchemaMismatchError
-from accel.indexes.expressions import Expression, apply_expression
-from accel.indexes.folding import asks_ascii
-from accel.indexes.kind import ChunkValues, IndexKind, Level
-from accel.indexes.members import Member, inputs_of, parse_member, split_members
-from accel.indexes.native import uniform
-from accel.indexes.question import LeafOp, LeafQuestion
+from accel.format.domain import Bounds
+from accel.indexes.expressions import (
+    Expression,
+    Member,
+    apply_expression,
+    apply_to_value,
+    fold_settled,
+    inputs_of,
+    output_type,
+    parse_member,
+    split_members,
+)
+from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
+from accel.indexes.native import tag_of, uniform
+from accel.indexes.question import MANY_KEYS, LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
-from accel.indexes.zone_bytes import MAX_PARTS, read_path, read_stats, read_text, write_path, write_stats
-from accel.indexes.zone_prune import prune_zones
-from accel.indexes.zone_stats import ZoneStats, folded_stats, unit_stats
-from accel.indexes.zone_tuples import TupleZones, read_tuples, tuple_zones, write_tuples
-from accel.predicate.prune import Evidence
+from accel.indexes.zone_bounds import (
+    MAX_PARTS,
+    TupleZones,
+    ZoneStats,
+    folded_stats,
+    read_path,
+    read_stats,
+    read_text,
+    read_tuples,
+    tuple_zones,
+    unit_stats,
+    write_path,
+    write_stats,
+    write_tuples,
+)
+from accel.predicate.atoms import Against, Bound, BoundColumn, Node, Order, Pattern, successor
+from accel.predicate.prune import Evidence, prune
 
-__all__ = ["ParsedZonemap", "ZoneMember", "Zonemap"]
+if TYPE_CHECKING:
+    from accel.arrays import Bools
+
+__all__ = [
+    "ParsedZonemap",
+    "ZoneMember",
+    "Zonemap",
+    "prune_zones",
+]
 
 _MAGIC = b"AIZ3"
-_SECOND_MAGIC = b"AIZ2"
-_FIRST_MAGIC = b"AIZm"
 _FIGURES, _TUPLES = 1, 2
 
 Path = tuple[str, ...]
@@ -61,7 +88,6 @@ class Zonemap(IndexKind):
 
     name: ClassVar[str] = "zonemap"
     version: ClassVar[int] = 3
-    reads: ClassVar[frozenset[int]] = frozenset({1, 2, 3})
     levels: ClassVar[frozenset[Level]] = frozenset({Level.FILE, Level.ROW_GROUP, Level.PAGE})
     ops: ClassVar[frozenset[LeafOp]] = frozenset(LeafOp)
 
@@ -73,8 +99,8 @@ class Zonemap(IndexKind):
         try:
             Expression(self.of)
         except ValueError:
-            known = ", ".join(Expression)
-            raise ValueError(f"a zone map is of one of {known}, not of {self.of!r}") from None
+            names = ", ".join(Expression)
+            raise ValueError(f"a zone map is of one of {names}, not of {self.of!r}") from None
         if isinstance(self.columns, str):
             object.__setattr__(self, "columns", split_members(self.columns))
         if len(self.members) > MAX_PARTS:
@@ -82,7 +108,7 @@ class Zonemap(IndexKind):
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """What it is of, where that is several things; else nothing."""
+        """The members of a zone map of several things; empty for one of a single column."""
         of = Expression(self.of)
         return tuple(
             parse_member(each, default=of) if isinstance(each, str) else Member(of, (each,))
@@ -91,19 +117,19 @@ class Zonemap(IndexKind):
 
     @property
     def inputs(self) -> tuple[str | Path, ...]:
-        """The columns that it is made of, each once."""
+        """The columns that it is built from, each once."""
         return inputs_of(self.members)
 
     def over(self, columns: Sequence[str]) -> Zonemap:
-        """The same of several columns."""
+        """The same kind over several columns."""
         return dataclasses.replace(self, columns=tuple(columns), paths=())
 
     def located(self, paths: Sequence[Path]) -> Zonemap:
-        """The same, with the paths of the inputs."""
+        """The same kind, with the paths of its inputs."""
         return dataclasses.replace(self, paths=tuple(paths))
 
     def covers(self) -> tuple[tuple[int, str], ...]:
-        """What each of its members says something of: an input, and an expression of it or "tuple"."""
+        """For each column of each member, the input and the expression over it, or "tuple"."""
         inputs = self.inputs
         return tuple(
             (inputs.index(column), "tuple" if len(member.columns) > 1 else str(member.of))
@@ -118,19 +144,16 @@ class Zonemap(IndexKind):
         return tuple(column.split(".")) if isinstance(column, str) else column
 
     def builder(self, *, level: Level) -> _Builder:
-        """A new index in the making."""
+        """Start a new index."""
         return _Builder(self, level)
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedZonemap:
-        if data[:4] == _FIRST_MAGIC:
-            return _parse_first(data, units)
-        settled = data[:4] != _SECOND_MAGIC
-        blob = BlobReader(data, _MAGIC if settled else _SECOND_MAGIC)
+        blob = BlobReader(data, _MAGIC)
         blob.units(units)
         count = blob.u32()
         if not 1 <= count <= MAX_PARTS:
             raise IndexFormatError(f"a zone map of {count} members")
-        members = tuple(_read_member(blob, units, settled=settled) for _ in range(count))
+        members = tuple(_read_member(blob, units) for _ in range(count))
         blob.end()
         return ParsedZonemap(members, 4 * len(data))
 
@@ -202,32 +225,28 @@ class _Builder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ZoneMember:
-    """One of the things that a zone map is of, read back."""
+    """One member of a zone map, read back."""
 
     of: Expression
     paths: tuple[Path, ...]
     """One, the empty one where the index is of one column; more for a tuple."""
     figures: Figures
-    settled: bool = True
-    """Units with text that may fold otherwise elsewhere have no bounds."""
 
     def prune(self, question: LeafQuestion) -> Evidence | None:
-        """Evidence of the figures of one thing, where it is that of the question."""
+        """Evidence by the bounds of this member, if it covers the column of the question."""
         if not isinstance(self.figures, ZoneStats) or self.paths[0] not in (question.path, ()):
-            return None
-        if self.of is Expression.LOWER and not self.settled and not asks_ascii(question):
             return None
         return prune_zones(self.of, self.figures, question=question)
 
 
-def _read_member(blob: BlobReader, units: int, *, settled: bool) -> ZoneMember:
+def _read_member(blob: BlobReader, units: int) -> ZoneMember:
     form, of = blob.u32(), _expression(read_text(blob))
     count = blob.u32()
     if form not in (_FIGURES, _TUPLES) or not 1 <= count <= MAX_PARTS or (form == _FIGURES and count > 1):
         raise IndexFormatError("a zone map has a member that is none")
     paths = tuple(read_path(blob) for _ in range(count))
     figures: Figures = read_stats(blob, units) if form == _FIGURES else read_tuples(blob, count, units=units)
-    return ZoneMember(of, paths, figures, settled)
+    return ZoneMember(of, paths, figures)
 
 
 def _expression(text: str) -> Expression:
@@ -235,20 +254,6 @@ def _expression(text: str) -> Expression:
         return Expression(text)
     except ValueError:
         raise IndexFormatError(f"a zone map of {text[:40]!r}") from None
-
-
-def _parse_first(data: bytes, units: int) -> ParsedZonemap:
-    """Version 1: one expression for all columns, and no tuples."""
-    blob = BlobReader(data, _FIRST_MAGIC)
-    blob.units(units)
-    of, count = _expression(read_text(blob)), blob.u32()
-    if not 1 <= count <= MAX_PARTS:
-        raise IndexFormatError(f"a zone map of {count} columns")
-    members = tuple(
-        ZoneMember(of, (read_path(blob),), read_stats(blob, units), settled=False) for _ in range(count)
-    )
-    blob.end()
-    return ParsedZonemap(members, 4 * len(data))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -260,7 +265,7 @@ class ParsedZonemap:
 
     @property
     def of(self) -> Expression:
-        """The expression, where it is of one thing."""
+        """The expression of a map of one member."""
         return self.members[0].of if len(self.members) == 1 else Expression.VALUE
 
     def stats(self, path: Path, of: Expression | None = None) -> ZoneStats | None:
@@ -269,10 +274,7 @@ class ParsedZonemap:
         of = self.of if of is None else of
         for member in self.members:
             if member.of is of and member.paths[0] in (path, ()) and isinstance(member.figures, ZoneStats):
-                figures = member.figures
-                if of is Expression.LOWER and not member.settled:
-                    return dataclasses.replace(figures, exact=np.zeros(len(figures.rows), bool))
-                return figures
+                return member.figures
         return None
 
     def prune(self, question: LeafQuestion) -> Evidence | None:
@@ -294,7 +296,7 @@ class ParsedZonemap:
         return found
 
     def describe(self) -> Mapping[str, Any]:
-        """What `accel inspect` shows."""
+        """Describe the index for `accel inspect`."""
         return {
             "of": str(self.of),
             "columns": len(self.members),
@@ -306,3 +308,67 @@ def _both(a: Evidence | None, b: Evidence | None) -> Evidence | None:
     if a is None or b is None:
         return b if a is None else a
     return a.meet(b)
+
+
+_PATH = ("value",)
+
+
+def prune_zones(of: Expression, stats: ZoneStats, *, question: LeafQuestion) -> Evidence | None:
+    """Evidence for each unit; None where the expression says nothing of the question."""
+    if question.op is LeafOp.IS_NULL:
+        return _presence(stats).nulls()
+    try:
+        kind = output_type(of, question.arrow_type)
+    except ValueError:
+        return None
+    if tag_of(kind) is not stats.tag:
+        return None
+    bounds = stats.bounds()
+    if of is Expression.VALUE:
+        return _prune(bounds, kind, question.atom)
+    hit = _expression_hit(of, bounds, kind, question)
+    # Equal expressions do not make equal values: any value may fail.
+    return None if hit is None else _presence(stats).evidence(hit)
+
+
+def _presence(stats: ZoneStats) -> Presence:
+    return Presence(stats.nulls > 0, stats.counts > 0)
+
+
+def _prune(bounds: Bounds, kind: pa.DataType, atom: Node) -> Evidence:
+    return prune(Bound((BoundColumn(_PATH, kind),), atom), {_PATH: bounds}, len(bounds))
+
+
+def _expression_hit(
+    of: Expression, bounds: Bounds, kind: pa.DataType, question: LeafQuestion
+) -> Bools | None:
+    """Units whose expression may be that of a value that passes."""
+    if question.op is LeafOp.LIKE and question.pattern is not None:
+        prefix = _folded_prefix(question.pattern) if of is Expression.LOWER else b""
+        return _starting(bounds, kind, prefix) if prefix else None
+    values = [
+        apply_to_value(of, value, kind=question.arrow_type) for value in question.values[: MANY_KEYS + 1]
+    ]
+    if None in values or len(values) > MANY_KEYS:
+        return None
+    if question.op in (LeafOp.LE, LeafOp.LT):
+        # Below the value, the expression may still be equal.
+        return _prune(bounds, kind, Against(0, Order.LE, values[0])).may_true if of.monotone else None
+    hit = np.zeros(len(bounds), bool)
+    for value in set(values):
+        hit |= _prune(bounds, kind, Against(0, Order.EQ, value)).may_true
+    return hit
+
+
+def _folded_prefix(pattern: Pattern) -> bytes:
+    # A dot of the pattern's own is escaped: one that leads is `_` or the start of `%`.
+    if not pattern.runs or pattern.regex.startswith(r"\A(?s:."):
+        return b""
+    return fold_settled(pattern.runs[0].encode()) or b""
+
+
+def _starting(bounds: Bounds, kind: pa.DataType, prefix: bytes) -> Bools:
+    """Units with a value that may start with the prefix."""
+    below = _prune(bounds, kind, Against(0, Order.LT, prefix)).may_false
+    above = successor(prefix)
+    return below if above is None else below & _prune(bounds, kind, Against(0, Order.LT, above)).may_true

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,20 @@ import pyarrow as pa
 from accel.arrays import is_zoned, packed_validity
 from accel.errors import SchemaMismatchError
 from accel.planning.projection import match_fields
+from accel.predicate.atoms import Bound
+from accel.predicate.kinds import Family, kind_of, reads_alike
 
-__all__ = ["check_paths", "check_schema", "conform_array", "is_bytes", "is_text", "widens"]
+__all__ = [
+    "check_paths",
+    "check_schema",
+    "check_variants",
+    "conform_array",
+    "conformed_columns",
+    "is_bytes",
+    "is_text",
+    "overlay",
+    "widens",
+]
 
 # Integers up to this many bits are exact in a float of the width on the right.
 _EXACT_IN_FLOAT = {8: 16, 16: 32, 32: 64}
@@ -86,7 +98,7 @@ def _other_widens(have: pa.DataType, to: pa.DataType) -> bool:
         if family(have) and family(to):
             return _finer(have.unit, to.unit)
     if pa.types.is_date(have):
-        # A day is the moment that it begins at, where no zone says which that is.
+        # Without a zone, a day is the instant at which it begins.
         return bool(pa.types.is_date(to) or (pa.types.is_timestamp(to) and not is_zoned(to)))
     return False
 
@@ -246,3 +258,143 @@ def _with_offsets(array: pa.Array, to: pa.DataType, offsets: npt.NDArray[Any], v
     """Lists of other values, null where those of the array are."""
     buffers = [packed_validity(array), pa.py_buffer(np.ascontiguousarray(offsets))]
     return pa.Array.from_buffers(to, len(array), buffers, array.null_count, children=[values])
+
+
+_FIELDS = frozenset({"metadata", "value", "typed_value"})
+
+
+def check_variants(have: pa.Schema, to: pa.Schema, *, names: Iterable[str], url: str) -> None:
+    """Raise SchemaMismatchError where a variant of the file holds what that of the data set has no room for.
+
+    Parameters
+    ----------
+    have, to : pyarrow.Schema
+        Of the file, and of the data set.
+    names : iterable of str
+        The columns that come out; those of several fields of one name are passed over.
+    """
+    for name in names:
+        index, at = have.get_field_index(name), to.get_field_index(name)
+        if index < 0 or at < 0:
+            continue
+        found = _first_lost(have.field(index).type, to.field(at).type, name)
+        if found is not None:
+            raise SchemaMismatchError(
+                f"column {name!r} holds a VARIANT that is shredded differently here: the scan's schema has no "
+                f"{found!r} that its values would fit into",
+                path=url,
+                hint="leave the column out by columns=, or read the files of one shredding at a time",
+            )
+
+
+def _first_lost(have: pa.DataType, to: pa.DataType, path: str) -> str | None:
+    """What a variant at any depth would lose, as a dotted path."""
+    have, to = _stored(have), _stored(to)
+    if not pa.types.is_nested(have) or have.equals(to):
+        return None
+    if _is_variant(have) and _is_variant(to):
+        return _first_left_out(have, to, path)
+    return _first([_first_lost(a, b, where) for a, b, where in _below(have, to, path)])
+
+
+def _first_left_out(have: pa.DataType, to: pa.DataType, path: str) -> str | None:
+    """The first field below that `to` lacks, or that does not widen to what it has."""
+    have, to = _stored(have), _stored(to)
+    if pa.types.is_struct(have) and pa.types.is_struct(to):
+        for field in have:
+            if to.get_field_index(field.name) < 0:
+                return f"{path}.{field.name}"
+    elif not widens(have, to):
+        return path
+    return _first([_first_left_out(a, b, where) for a, b, where in _below(have, to, path)])
+
+
+def _first(found: list[str | None]) -> str | None:
+    return next((each for each in found if each is not None), None)
+
+
+def _below(have: pa.DataType, to: pa.DataType, path: str) -> list[tuple[pa.DataType, pa.DataType, str]]:
+    """The types that are nested in both, one level down."""
+    if pa.types.is_struct(have) and pa.types.is_struct(to):
+        places = [(field, to.get_field_index(field.name)) for field in have]
+        return [(field.type, to.field(at).type, f"{path}.{field.name}") for field, at in places if at >= 0]
+    if pa.types.is_map(have) and pa.types.is_map(to):
+        return [(have.key_type, to.key_type, f"{path}.key"), (have.item_type, to.item_type, f"{path}.value")]
+    if _has_elements(have) and _has_elements(to):
+        return [(have.value_type, to.value_type, f"{path}.element")]
+    return []
+
+
+def _has_elements(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def _is_variant(kind: pa.DataType) -> bool:
+    """Whether a type has the fields of a variant, in any order, and no others."""
+    if not pa.types.is_struct(kind):
+        return False
+    types = {field.name: field.type for field in kind}
+    if len(types) != kind.num_fields or not {"metadata"} < types.keys() <= _FIELDS:
+        return False
+    return all(is_bytes(types[name]) for name in ("metadata", "value") if name in types)
+
+
+def overlay(schema: pa.Schema, file: pa.Schema) -> pa.Schema:
+    """The data set's columns, with the file's own types where the file has them and they can be compared as they are.
+
+    The file's types widen to the data set's: `check_paths` refuses others before.
+    """
+    fields = []
+    for field in schema:
+        index = file.get_field_index(field.name)
+        if index >= 0:
+            field = field.with_type(_type(field.type, file.field(index).type))
+        fields.append(field)
+    return pa.schema(fields)
+
+
+def _type(kind: pa.DataType, file: pa.DataType) -> pa.DataType:
+    if not (pa.types.is_struct(kind) and pa.types.is_struct(file)):
+        # All fields of a column without a type are null.
+        return file if _compares(file, kind) and not pa.types.is_struct(kind) else kind
+    fields = []
+    for field in file:
+        index = kind.get_field_index(field.name)
+        fields.append(field if index < 0 else field.with_type(_type(kind.field(index).type, field.type)))
+    present = {field.name for field in fields}
+    return pa.struct(fields + [field for field in kind if field.name not in present])
+
+
+def _compares(file: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether the file's values can be compared as they are with what is meant for the data set's type."""
+    own, meant = kind_of(file), kind_of(kind)
+    if meant.family is Family.FLOAT and own.family is Family.INTEGER:
+        # `bind` has literals rounded as they would be beside floats.
+        return True
+    return reads_alike(own, meant)
+
+
+def conformed_columns(
+    bound: Bound, schema: pa.Schema, *, file: pa.Schema
+) -> Mapping[tuple[str, ...], pa.DataType]:
+    """The columns of a predicate bound to an overlay that are to be brought to the data set's type, which is given."""
+    out = {}
+    for column in bound.columns:
+        have, to = _type_at(file, column.path), _type_at(schema, column.path)
+        if have is not None and to is not None and not _compares(have, to):
+            out[column.path] = to
+    return out
+
+
+def _type_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType | None:
+    kind = pa.struct(list(schema))
+    for name in path:
+        index = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
+        if index < 0:
+            return None
+        kind = kind.field(index).type
+    return kind

@@ -1,38 +1,212 @@
-"""Indexes inside the file: found through the footer, asked about the atoms of a predicate.
-
-What they rule out is ruled out besides what statistics do. An index that does not verify, is of an unknown kind,
-or fails while it is asked, is passed over: it can never cost a row.
-"""
+"""Which embedded indexes of a file can answer something of a predicate."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
 from accel.errors import IndexFormatError
-from accel.format.embedded import verify_blob, verify_head
-from accel.indexes.ask import ask, ask_all, guarded
-from accel.indexes.kind import Level, ParsedIndex, first_rows_of
+from accel.format.embedded import Entry, idx1_range, unpack_head, verify_blob, verify_head
+from accel.indexes.kind import IndexKind, Level, ParsedIndex, first_rows_of
 from accel.indexes.native import signature_of
-from accel.planning.embedded_sources import IndexSource, asked_of, labelled, unknown_kinds
-from accel.planning.embedded_sources import named as named_sources
+from accel.indexes.question import LeafOp, LeafQuestion, question_of
+from accel.indexes.registry import ask, ask_all, find_kind, guarded
+from accel.indexes.sketch import ParsedSketch, Sketch
 from accel.planning.handle import FileHandle
-from accel.planning.need import OnBadIndex
+from accel.planning.index_evidence import IndexStatements, Statement
 from accel.planning.page_indexes import index_want, take_page_indexes
 from accel.planning.query import FileQuery
-from accel.planning.witness import Statement, Witnesses
-from accel.predicate.atoms import column_atoms
+from accel.planning.read_request import OnBadIndex
+from accel.predicate.atoms import AllOf, AnyOf, IsTrue, Negation, Node, column_atoms
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
-    from accel.indexes.capabilities import PartedIndex, PartedKind
+    from accel.indexes.kind import PartedIndex, PartedKind
 
-__all__ = ["Embedded"]
+__all__ = [
+    "Embedded",
+    "IndexSource",
+    "Sketches",
+    "asked_of",
+    "labelled",
+    "named_idx1",
+    "unknown_kinds",
+]
+
+Asked: TypeAlias = "Mapping[tuple[str, ...], Sequence[tuple[Node, LeafQuestion]]]"
+
+# The place of IDX1 among a file's embedded indexes: the table of contents does not count it.
+_IDX1 = -1
+# An IDX1 that may be longer is not fetched.
+_MOST_IDX1 = 8 << 20
+# An index no longer than this comes whole, though it could be read in parts.
+_SMALL = 64 << 10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexSource:
+    """One index that can answer something of the predicate."""
+
+    ordinal: int
+    entry: Entry | None
+    """None for an IDX1 that the caller named."""
+    kind: IndexKind
+    span: ByteRange
+    leaf: int
+    asked: tuple[tuple[Node, LeafQuestion], ...]
+    together: tuple[tuple[Node, tuple[tuple[LeafQuestion, bool], ...]], ...] = ()
+    """Conjunctions of leaves over the columns of an index of several."""
+
+    @property
+    def level(self) -> Level:
+        return Level.FILE if self.entry is None else Level(self.entry.level)
+
+    @property
+    def row_group(self) -> int:
+        return -1 if self.entry is None else self.entry.row_group
+
+    @property
+    def units(self) -> int:
+        return 1 if self.entry is None else self.entry.units
+
+    def signature_of(self, question: LeafQuestion) -> str:
+        """The stored type of the question's column when the index was built; the caller vouches for a named IDX1."""
+        if self.entry is None:
+            return signature_of(question.arrow_type)
+        return self.entry.signature_of(question.path) or ""
+
+    @property
+    def first(self) -> ByteRange:
+        """The range to fetch first: the part that locates the others, or the whole index."""
+        entry = self.entry
+        if entry is None or not entry.head or entry.head_checksum is None or entry.length <= _SMALL:
+            return self.span
+        if entry.head_again is not None:
+            return ByteRange(entry.head_again[0], sum(entry.head_again))
+        return ByteRange(entry.offset, entry.offset + entry.head)
+
+    def head(self, data: memoryview) -> bytes:
+        """Return the bytes of `first` as the head of the index."""
+        if self.entry is None or self.entry.head_again is None or self.first == self.span:
+            return bytes(data)
+        return unpack_head(data, self.entry.head)
+
+    def want(self, span: ByteRange) -> Want:
+        return Want(ReadKey(Kind.INDEX, self.row_group, self.leaf, span.start), span)
+
+
+def asked_of(query: FileQuery) -> Asked:
+    """The atoms of a predicate that are questions about one plain column each, by its path."""
+    asked: dict[tuple[str, ...], list[tuple[Node, LeafQuestion]]] = {}
+    if query.bound is None:
+        return asked
+    plain = {path for path, _, _ in query.prunable}
+    for node in column_atoms(query.bound.root):
+        column = query.bound.columns[node.column]
+        question = question_of(node, column)
+        if question is not None and column.path in plain:
+            asked.setdefault(column.path, []).append((node, question))
+    return asked
+
+
+def named_idx1(
+    handle: FileHandle, query: FileQuery, asked: Asked, columns: Mapping[tuple[str, ...], str]
+) -> Iterator[IndexSource]:
+    """The file's IDX1, for each of the caller's `columns` that the predicate asks something it can answer.
+
+    An IDX1 does not say which column it is of, so the caller does.
+    """
+    for path in columns:
+        here = asked.get(path)
+        span = idx1_range(handle.metadata) if here else None
+        if here is None or span is None or span[1] - span[0] > _MOST_IDX1:
+            continue
+        from accel.indexes.idx1 import Idx1
+
+        kind = Idx1()
+        answerable = tuple((node, question) for node, question in here if question.op in kind.ops)
+        if answerable:
+            yield IndexSource(_IDX1, None, kind, ByteRange(*span), query.filter_paths[path][0], answerable)
+
+
+def labelled(handle: FileHandle, query: FileQuery, *, asked: Asked) -> Iterator[IndexSource]:
+    """The indexes of accel's table of contents, which names their columns, that can answer something of the predicate."""
+    toc = handle.toc
+    for ordinal, entry in enumerate(toc.entries if toc is not None else ()):
+        here = [pair for path in entry.paths() for pair in asked.get(path, ())]
+        kind = _kind_of(entry) if here else None
+        if not here or kind is None:
+            continue
+        leaf = _leaf_of(handle, query, entry.column)
+        if leaf is None:
+            continue
+        ops = getattr(kind, "ops", frozenset(LeafOp))
+        answerable = tuple((node, question) for node, question in here if question.op in ops)
+        if answerable:
+            span = ByteRange(entry.offset, entry.offset + entry.length)
+            questions = {id(node): question for node, question in answerable}
+            several = len(entry.paths()) > 1 and query.bound is not None
+            together = tuple(_conjunctions(query.bound.root, questions)) if several and query.bound else ()
+            yield IndexSource(ordinal, entry, kind, span, leaf, answerable, together)
+
+
+def unknown_kinds(handle: FileHandle, *, asked: Asked) -> Iterator[IndexFormatError]:
+    """An error for each kind, version and level of index over the columns in question that this process does not read."""
+    seen: set[tuple[str, int, str, tuple[str, ...]]] = set()
+    for entry in handle.toc.entries if handle.toc is not None else ():
+        what = (entry.kind, entry.version, entry.level, entry.column)
+        if what in seen or not any(path in asked for path in entry.paths()) or _kind_of(entry) is not None:
+            continue
+        seen.add(what)
+        yield IndexFormatError(
+            f"an index of column {'.'.join(entry.column)} is of a kind that is not known here: {entry.kind!r}, "
+            f"version {entry.version}, by {entry.level}",
+            hint="install or register the kind, or a newer accel",
+        )
+
+
+def _kind_of(entry: Entry) -> IndexKind | None:
+    """The kind of an index, where this process reads its version and its level."""
+    kind = find_kind(entry.kind, entry.version)
+    return kind if kind is not None and entry.level in set(kind.levels) else None
+
+
+def _leaf_of(handle: FileHandle, query: FileQuery, path: tuple[str, ...]) -> int | None:
+    """The column of an index, which the predicate need not name where the index is of several."""
+    leaves = query.filter_paths.get(path)
+    if leaves is not None:
+        return leaves[0]
+    for leaf in handle.metadata.schema.leaves:
+        if leaf.path == path:
+            return leaf.ordinal if not leaf.max_repetition else None
+    return None
+
+
+def _conjunctions(
+    node: Node, questions: Mapping[int, LeafQuestion]
+) -> Iterator[tuple[Node, tuple[tuple[LeafQuestion, bool], ...]]]:
+    """Every AND of a tree that has two leaves or more among these, and with each whether it is to be true."""
+    match node:
+        case AllOf():
+            leaves = [
+                (each.operand, False) if isinstance(each, Negation) else (each, True)
+                for each in node.operands
+            ]
+            found = tuple((questions[id(leaf)], truth) for leaf, truth in leaves if id(leaf) in questions)
+            if len(found) > 1:
+                yield node, found
+            for operand in node.operands:
+                yield from _conjunctions(operand, questions)
+        case AnyOf():
+            for operand in node.operands:
+                yield from _conjunctions(operand, questions)
+        case Negation() | IsTrue():
+            yield from _conjunctions(node.operand, questions)
 
 
 @dataclass(slots=True)
@@ -50,7 +224,7 @@ class Embedded:
         named: Mapping[tuple[str, ...], str],
         on_bad_index: OnBadIndex,
     ) -> Embedded | None:
-        """None where the file has no index that could say anything of the predicate."""
+        """Return None where no index of the file answers anything in the predicate."""
         if query.bound is None or (handle.toc is None and not named) or handle.distrusted:
             return None
         asked = asked_of(query)
@@ -58,18 +232,18 @@ class Embedded:
         for error in unknown_kinds(handle, asked=asked):
             on_bad_index(_at(error, handle, "embedded indexes"))
         try:
-            found += named_sources(handle, query, asked, named)
+            found += named_idx1(handle, query, asked, named)
         except IndexFormatError as error:
             on_bad_index(_at(error, handle, "embedded index idx1"))
         return cls(handle, found) if found else None
 
     @property
     def by_page(self) -> bool:
-        """Whether one of them speaks of pages: their locations are needed then."""
+        """Whether an index covers pages, whose locations are needed then."""
         return any(source.level is Level.PAGE for source in self.sources)
 
     def answered(self, query: FileQuery) -> frozenset[int]:
-        """The columns of which an index of all row groups' pages answers all that is asked."""
+        """The columns for which an index of the pages of all row groups answers every atom."""
         atoms = column_atoms(query.bound.root) if query.bound is not None else ()
         asked = Counter(
             query.filter_paths.get(query.bound.columns[node.column].path) for node in atoms if query.bound
@@ -110,14 +284,14 @@ class Embedded:
         wants: list[Want] = []
         for group in groups if source.row_group < 0 else (source.row_group,):
             at = (group, source.leaf)
-            if at not in self.handle.offset_indexes:
+            if at not in self.handle.view.offset_indexes:
                 wants += index_want(chunks, Kind.OFFSET_INDEX, *at)
         return wants
 
     def _spans(self, source: IndexSource) -> list[ByteRange]:
-        if source.ordinal not in self.handle.indexes:
+        if source.ordinal not in self.handle.view.indexes:
             return [source.first]
-        parsed = self.handle.indexes[source.ordinal]
+        parsed = self.handle.view.indexes[source.ordinal]
         if parsed is None or source.first == source.span:
             return []
         base = source.span.start
@@ -126,7 +300,7 @@ class Embedded:
 
     def _pass_over(self, source: IndexSource, error: IndexFormatError, on_bad_index: OnBadIndex) -> None:
         """Ask it nothing from now on."""
-        self.handle.indexes[source.ordinal] = None
+        self.handle.view.indexes[source.ordinal] = None
         on_bad_index(_at(error, self.handle, _name(source)))
 
     def learn(self, stash: Stash, on_bad_index: OnBadIndex) -> None:
@@ -141,9 +315,9 @@ class Embedded:
                 self._pass_over(source, error, on_bad_index)
 
     def _take(self, source: IndexSource, stash: Stash) -> None:
-        held = self.handle.indexes.get(source.ordinal)
-        if held is not None:
-            parted = cast("PartedIndex", held)
+        parsed = self.handle.view.indexes.get(source.ordinal)
+        if parsed is not None:
+            parted = cast("PartedIndex", parsed)
             base = source.span.start
             parts = {
                 (span.start - base, span.end - base): stash[source.want(span).key]
@@ -151,10 +325,10 @@ class Embedded:
                 if source.want(span).key in stash
             }
             if parts:
-                self.handle.indexes[source.ordinal] = guarded(parted.with_parts, parts)
+                self.handle.view.indexes[source.ordinal] = guarded(parted.with_parts, parts)
             return
         data = stash.get(source.want(source.first).key)
-        if data is None or source.ordinal in self.handle.indexes:
+        if data is None or source.ordinal in self.handle.view.indexes:
             return
         kind = cast("PartedKind", source.kind)
         parse = kind.parse if source.first == source.span else kind.parse_head
@@ -162,58 +336,60 @@ class Embedded:
         if source.entry is not None:
             verify = verify_blob if source.first == source.span else verify_head
             verify(source.entry, head)
-        self.handle.indexes[source.ordinal] = guarded(parse, head, level=source.level, units=source.units)
+        self.handle.view.indexes[source.ordinal] = guarded(
+            parse, head, level=source.level, units=source.units
+        )
 
-    def testify(self, groups: Iterable[int], witnesses: Witnesses, on_bad_index: OnBadIndex) -> None:
-        """State for every atom what the indexes at hand prove of these row groups."""
+    def add_evidence(self, groups: Iterable[int], into: IndexStatements, on_bad_index: OnBadIndex) -> None:
+        """Add what the indexes in memory prove about each atom in these row groups."""
         wanted = sorted(groups)
         for source in self.sources:
-            parsed = self.handle.indexes.get(source.ordinal)
+            parsed = self.handle.view.indexes.get(source.ordinal)
             if parsed is None:
                 continue
             about = wanted if source.row_group < 0 else [g for g in wanted if g == source.row_group]
             try:
                 if source.row_group < 0 and source.level is Level.PAGE:
-                    self._state_of_all(source, parsed, about, witnesses)
+                    self._state_of_all(source, parsed, about, into)
                     continue
                 for group in about:
-                    self._state(source, parsed, group, witnesses)
+                    self._state(source, parsed, group, into)
             except IndexFormatError as error:
                 self._pass_over(source, error, on_bad_index)
 
-    def _state(self, source: IndexSource, parsed: ParsedIndex, group: int, witnesses: Witnesses) -> None:
+    def _state(self, source: IndexSource, parsed: ParsedIndex, group: int, into: IndexStatements) -> None:
         first_rows = self._first_rows(source, parsed, group)
         if first_rows is None:
             return
         for node, question in source.asked:
             evidence = ask(parsed, question, units=len(first_rows), signature=source.signature_of(question))
             if evidence is not None:
-                witnesses.add(node, group, Statement(first_rows, evidence))
+                into.add(node, group, Statement(first_rows, evidence))
         for node, questions in source.together:
-            known = [
+            comparable = [
                 (question, truth)
                 for question, truth in questions
                 if source.signature_of(question) == signature_of(question.arrow_type)
             ]
-            evidence = ask_all(parsed, known, units=len(first_rows))
+            evidence = ask_all(parsed, comparable, units=len(first_rows))
             if evidence is not None:
-                witnesses.add(node, group, Statement(first_rows, evidence))
+                into.add(node, group, Statement(first_rows, evidence))
 
     def _state_of_all(
-        self, source: IndexSource, parsed: ParsedIndex, groups: Sequence[int], witnesses: Witnesses
+        self, source: IndexSource, parsed: ParsedIndex, groups: Sequence[int], into: IndexStatements
     ) -> None:
-        """The same for an index of the pages of all row groups, which is asked once."""
+        """Add the evidence of an index of the pages of all row groups with one look-up."""
         sizes = getattr(parsed, "group_units", None)
         if sizes is None or len(sizes) != self.handle.metadata.num_row_groups:
             raise IndexFormatError("an index of the pages of all row groups is not of these")
         stops = np.cumsum(sizes).tolist()
-        placed = {group: self.handle.offset_indexes.get((group, source.leaf)) for group in groups}
+        placed = {group: self.handle.view.offset_indexes.get((group, source.leaf)) for group in groups}
         for node, question in source.asked:
-            told = ask(parsed, question, units=source.units, signature=source.signature_of(question))
+            evidence = ask(parsed, question, units=source.units, signature=source.signature_of(question))
             for group, offsets in placed.items():
-                if told is not None and offsets is not None and offsets.num_pages == sizes[group]:
-                    part = told.part(stops[group] - offsets.num_pages, stops[group])
-                    witnesses.add(node, group, Statement(offsets.first_row, part))
+                if evidence is not None and offsets is not None and offsets.num_pages == sizes[group]:
+                    part = evidence.part(stops[group] - offsets.num_pages, stops[group])
+                    into.add(node, group, Statement(offsets.first_row, part))
 
     def _first_rows(self, source: IndexSource, parsed: ParsedIndex, group: int) -> Int64s | None:
         if source.level in (Level.FILE, Level.ROW_GROUP):
@@ -222,7 +398,7 @@ class Embedded:
             starts = first_rows_of(parsed)
             rows = int(self.handle.metadata.group_rows[group])
             return np.arange(rows, dtype=np.int64) if starts is None else starts
-        offsets = self.handle.offset_indexes.get((group, source.leaf))
+        offsets = self.handle.view.offset_indexes.get((group, source.leaf))
         return None if offsets is None or offsets.num_pages != source.units else offsets.first_row
 
 
@@ -243,3 +419,55 @@ def _at(error: IndexFormatError, handle: FileHandle, place: str) -> IndexFormatE
 def _name(source: IndexSource) -> str:
     where = "" if source.row_group < 0 else f", row group {source.row_group}"
     return f"embedded {source.kind.name} index{where}, column {source.leaf}"
+
+
+@dataclass(slots=True)
+class Sketches:
+    """The sketches of one file that describe columns of a predicate.
+
+    Only what the first read already brought is used: a guess is not worth a request.
+    """
+
+    handle: FileHandle
+    on_bad_index: OnBadIndex
+    entries: list[tuple[int, Entry]]
+
+    @classmethod
+    def of(cls, handle: FileHandle, query: FileQuery, on_bad_index: OnBadIndex) -> Sketches | None:
+        """None where the file has none for the predicate's columns."""
+        if query.bound is None or handle.toc is None or handle.distrusted:
+            return None
+        paths = {path for path, _, _ in query.prunable}
+        entries = [
+            (ordinal, entry)
+            for ordinal, entry in enumerate(handle.toc.entries)
+            if entry.kind == Sketch.name and entry.version == Sketch.version and entry.column in paths
+        ]
+        return cls(handle, on_bad_index, entries) if entries else None
+
+    def of_group(self, row_group: int) -> dict[tuple[str, ...], ParsedSketch]:
+        """By column path; a row group's own sketch goes before the file's."""
+        found: dict[tuple[str, ...], ParsedSketch] = {}
+        for ordinal, entry in sorted(self.entries, key=lambda item: item[1].row_group):
+            if entry.row_group in (-1, row_group) and (sketch := self._parsed(ordinal, entry)) is not None:
+                found[entry.column] = sketch
+        return found
+
+    def _parsed(self, ordinal: int, entry: Entry) -> ParsedSketch | None:
+        indexes = self.handle.view.indexes
+        if ordinal not in indexes:
+            data = self.handle.in_tail(ByteRange(entry.offset, entry.offset + entry.length))
+            kind = find_kind(entry.kind, entry.version)
+            if data is None or kind is None:
+                return None
+            try:
+                verify_blob(entry, data)
+                indexes[ordinal] = guarded(
+                    kind.parse, bytes(data), level=Level(entry.level), units=entry.units
+                )
+            except IndexFormatError as error:
+                indexes[ordinal] = None
+                error.at(path=self.handle.id.path, place=f"embedded sketch, column {'.'.join(entry.column)}")
+                self.on_bad_index(error)
+        sketch = indexes[ordinal]
+        return sketch if isinstance(sketch, ParsedSketch) else None

@@ -16,7 +16,7 @@ __all__ = ["FileBlock", "FileEntry", "FileFacts", "ValueRange", "match_selection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueRange:
-    """What a source knows of the values of one column in one file.
+    """The facts of a source about the values of one column in one file.
 
     Bounds may be wider than the values, and are None where they are unknown. NaN lies within no bounds: a float column
     for which `nan_count` is None may hold it.
@@ -31,7 +31,7 @@ class ValueRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FileFacts:
-    """What a source knows of one version of one file, and which version that is.
+    """The facts of a source about one version of one file, and which version that is.
 
     The facts are used for this version only. Of another one nothing is known: it is read as if there were no facts, so
     facts that are out of date cost time and never a row.
@@ -39,7 +39,7 @@ class FileFacts:
 
     size: int
     etag: str | None
-    """Of the version, as the store writes it."""
+    """The ETag of the version, as the store writes it."""
     handle: FileHandle | None = None
     """The parsed metadata, which is not requested then."""
     round_trips: int | None = None
@@ -60,15 +60,15 @@ class FileEntry:
     path: str
     """Relative to the root, as the store takes it."""
     url: str
-    """What the user would call it; shown (redacted) in errors, and the key of `selection=`."""
+    """The name that users see: in errors (redacted) and as the key of `selection=`."""
     size: int | None = None
-    """In bytes, where a listing tells it."""
+    """The size in bytes, where a listing gives it."""
     etag: str | None = None
-    """Of the current version, where a listing tells it."""
+    """The ETag of the current version, where a listing gives it."""
     partition: tuple[object, ...] = ()
     """Values of the partition columns (Python values or their texts, None for null), in the order of the block's schema."""
     facts: FileFacts | None = field(default=None, compare=False)
-    """What the source knows of the file's content."""
+    """The facts of the source about the file's content."""
 
     def __repr__(self) -> str:
         return f"FileEntry({redact(self.url)!r}, partition={self.partition!r})"
@@ -103,7 +103,7 @@ def match_selection(
         if file.root == "file://":
             # The whole path will do too, however the source was spelt.
             urls_by_name.setdefault(f"/{file.path.lstrip('/')}", set()).add(file.url)
-    # Whatever else has such a path, a URL says which one is meant.
+    # A URL wins over equal paths of other files.
     urls_by_name.update((file.url, {file.url}) for file in files)
     out: dict[str, dict[int, RowSelection]] = {}
     for name, groups in selection.items():

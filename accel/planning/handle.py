@@ -1,7 +1,8 @@
-"""An opened file: its identity, its parsed footer, and the indexes met so far."""
+"""An opened file: its identity, its parsed footer, and the indexes that were read so far."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
@@ -9,23 +10,97 @@ import pyarrow as pa
 from accel.errors import IndexFormatError
 from accel.format.domain import Bounds
 from accel.format.footer import IDX1_KEY
-from accel.format.model import FileMetadata, SortingColumn
-from accel.planning.chunk_pages import ChunkFacts
-from accel.planning.file_view import FileView, Viewed
+from accel.format.model import ColumnIndex, FileMetadata, OffsetIndex, SortingColumn
 from accel.ranges import ByteRange, ObjectId
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
+    from accel.format.bloom import BloomState
+    from accel.format.embedded import Toc
     from accel.format.packed import PackedMetadata, SharedMetadata
-    from accel.planning.shelf import Shelf
+    from accel.indexes.kind import ParsedIndex
+    from accel.planning.pruning import SharedStatistics
+    from accel.planning.remembered import PredicateCache
 
-__all__ = ["FileHandle"]
+__all__ = ["FileHandle", "FileView"]
 
-# The first read is not grown for more than this of embedded indexes.
+# The suggested tail reaches back over embedded indexes that lie within this many bytes of the page indexes.
 _MOST_EMBEDDED = 256 << 10
 
+_Chunk: TypeAlias = tuple[int, int]
+"""A row group and a leaf."""
+
+
+@dataclass(slots=True, eq=False)
+class FileView:
+    """A file's metadata as columns, the indexes that were read so far, and the bounds found in both."""
+
+    metadata: FileMetadata
+    offset_indexes: dict[_Chunk, OffsetIndex | None] = field(default_factory=dict)
+    """None for an index that is absent or did not verify."""
+    column_indexes: dict[_Chunk, ColumnIndex | None] = field(default_factory=dict)
+    chunk_bounds: dict[int, Bounds] = field(default_factory=dict)
+    """The statistics of a leaf's chunks, one unit a row group."""
+    page_bounds: dict[_Chunk, Bounds] = field(default_factory=dict)
+    blooms: dict[_Chunk, BloomState] = field(default_factory=dict)
+    """The blocks of bloom filters that were read."""
+    toc: Toc | None = None
+    """The table of contents of the embedded indexes."""
+    bad_toc: IndexFormatError | None = None
+    """Why that table is not used."""
+    indexes: dict[int, ParsedIndex | None] = field(default_factory=dict)
+    """Embedded indexes by their place in the table; None for one that did not verify."""
+    dictionaries: dict[_Chunk, pa.Array] = field(default_factory=dict)
+    """The values of small dictionaries that planning has read."""
+    readable: set[_Chunk] = field(default_factory=set)
+    """Chunks whose footer entries were checked."""
+    index_reads: int = 0
+    """How often page indexes of the file were requested."""
+    reading_ahead: int = 0
+    """The number of the index read that brings all page indexes and is under way; 0 where none is."""
+    passed_over: IndexFormatError | None = None
+    """Why the first unusable index is not used; a strict scan refuses the file for it."""
+    distrusted: bool = False
+    """The page index contradicts the pages, so chunks are read whole."""
+    remembered: PredicateCache | None = None
+    """The rows that matched earlier predicates."""
+    reported: int = 0
+    """`size` when the cache last took `nbytes`."""
+
+    @property
+    def num_indexes(self) -> int:
+        """The number of indexes and dictionaries in memory."""
+        pages = len(self.offset_indexes) + len(self.column_indexes)
+        return pages + len(self.indexes) + len(self.blooms) + len(self.dictionaries)
+
+    @property
+    def size(self) -> int:
+        """The number of entries that `nbytes` adds up: the cache weighs the file again when it changes."""
+        return self.num_indexes + len(self.chunk_bounds) + len(self.page_bounds) + len(self.readable)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the view can be made again from the footer alone."""
+        found = (self.toc, self.bad_toc, self.passed_over)
+        noted = self.index_reads or self.distrusted or any(each is not None for each in found)
+        return not (noted or self.num_indexes or self.remembered is not None)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes, beside the footer and the packed metadata."""
+        if not self.size:
+            return 0
+        total = 120 * len(self.readable)
+        total += sum(64 * len(b) + 256 for b in (*self.chunk_bounds.values(), *self.page_bounds.values()))
+        total += sum(int(values.nbytes) + 200 for values in self.dictionaries.values())
+        total += sum(state.nbytes for state in self.blooms.values())
+        for indexes in (self.offset_indexes, self.column_indexes, self.indexes):
+            total += sum(index.nbytes for index in indexes.values() if index is not None)
+        return total
+
+
 _Sorting: TypeAlias = tuple[tuple[SortingColumn, ...], ...] | None
-_Held: TypeAlias = tuple[str, int, str | None, bytes, int, bytes, int, int, "Int64s | None", _Sorting]
+_Packed: TypeAlias = tuple[str, int, str | None, bytes, int, bytes, int, int, "Int64s | None", _Sorting]
 _FOOTER: Final = 3
 _FOOTER_START: Final = 4
 _TAIL: Final = 5
@@ -34,26 +109,26 @@ _NUM_ROWS: Final = 7
 _NUMBERS: Final = 8
 
 
-class FileHandle(Viewed):
-    """What is known of one version of one file. Cached; grows as scans meet its page indexes.
+class FileHandle:
+    """One version of one file, as far as it is known. Cached; it grows as scans read its indexes.
 
-    It is touched on the I/O loop only. Everything in it is derived from the bytes of `id`, so it is
-    never updated for another version: a changed object gets a new handle.
+    Only the I/O loop touches it. Everything in it derives from the bytes of `id`, so it never changes to another
+    version: a changed object gets a new handle.
 
-    Of thousands of cached files most are only looked at together with others (`planning.screening`). Such a file is one
-    object that the garbage collector follows, which points to a few; its `FileView` is made once more is asked of it.
+    Most of thousands of cached files are only pruned with others (`planning.pruning`). Such a file is a single object
+    for the garbage collector; its `FileView` is made when the file is planned by itself.
 
     Parameters
     ----------
     id : ObjectId
     metadata : FileMetadata or PackedMetadata
     arrow_schema : pyarrow.Schema
-        Of all columns, as pyarrow's full read would have it.
+        All columns, as pyarrow's full read types them.
     tail_start : int
-        Where the footer starts, or the tail that is kept of it.
+        Where the footer starts, or the bytes before it that are in memory.
     """
 
-    __slots__ = ("_held", "_view", "arrow_schema", "checked_at", "kin", "shelf", "shelf_at")
+    __slots__ = ("_packed", "_view", "arrow_schema", "checked_at", "shared", "statistics", "statistics_start")
 
     def __init__(
         self,
@@ -65,20 +140,20 @@ class FileHandle(Viewed):
     ) -> None:
         self.arrow_schema = arrow_schema
         self.checked_at = 0.0
-        """When the store last said that this is the current version (monotonic clock)."""
-        self.shelf: Shelf | None = None
-        """Where its chunk bounds are kept with those of others, from this row group on."""
-        self.shelf_at = 0
+        """When the store last confirmed that this is the current version (monotonic clock)."""
+        self.statistics: SharedStatistics | None = None
+        """The chunk bounds of this file and others; this file's start at row group `statistics_start`."""
+        self.statistics_start = 0
         self._view = None
-        self.kin: SharedMetadata | FileMetadata
-        """Metadata shared with files of the same writer; the whole FileMetadata until it is folded."""
+        self.shared: SharedMetadata | FileMetadata
+        """Metadata shared with files of the same writer; the whole FileMetadata until it is packed."""
         numbers = None
         if isinstance(metadata, FileMetadata):
-            self.kin, self._view = metadata, FileView(metadata)
+            self.shared, self._view = metadata, FileView(metadata)
         else:
-            self.kin, numbers = metadata.shared, metadata.numbers
-        # A tuple of what the garbage collector need not follow is not followed itself.
-        self._held: _Held = (
+            self.shared, numbers = metadata.shared, metadata.numbers
+        # The garbage collector does not follow a tuple whose items it need not follow.
+        self._packed: _Packed = (
             id.path,
             id.size,
             id.etag,
@@ -96,68 +171,54 @@ class FileHandle(Viewed):
     @property
     def id(self) -> ObjectId:
         """Which version of which object."""
-        return ObjectId(*self._held[:3])
+        return ObjectId(*self._packed[:3])
 
     @property
     def path(self) -> str:
-        return self._held[0]
+        return self._packed[0]
 
     @property
     def size(self) -> int:
-        """Of the file, in bytes."""
-        return self._held[1]
+        """The size of the file in bytes."""
+        return self._packed[1]
 
     @property
     def etag(self) -> str | None:
-        return self._held[2]
+        return self._packed[2]
 
-    # -- what it is made of ----------------------------------------------------------------------
-
-    @property
-    def tail(self) -> bytes:
-        """What lies from `tail_start` up to the footer that the first read brought along."""
-        return self._held[_TAIL]
-
-    @property
-    def tail_start(self) -> int:
-        return self._held[_TAIL_START]
-
-    def keep_tail(self, tail: bytes, start: int) -> None:
-        """Hold these bytes as the tail."""
-        path, size, etag, footer, footer_start, _, _, num_rows, numbers, sorting = self._held
-        self._held = path, size, etag, footer, footer_start, tail, start, num_rows, numbers, sorting
+    # -- metadata --------------------------------------------------------------------------------
 
     @property
     def num_rows(self) -> int:
-        return self._held[_NUM_ROWS]
+        return self._packed[_NUM_ROWS]
 
     @property
     def num_row_groups(self) -> int:
-        numbers = self._held[_NUMBERS]
+        numbers = self._packed[_NUMBERS]
         return len(self.view.metadata.group_rows) if numbers is None else len(numbers)
 
     @property
     def group_rows(self) -> Int64s:
-        """Rows of each row group."""
-        return self.view.metadata.group_rows if self._held[_NUMBERS] is None else self.pack().group_rows
+        """The rows of each row group."""
+        return self.metadata.group_rows if self._packed[_NUMBERS] is None else self.pack().group_rows
 
     @property
     def footer_bytes(self) -> int:
-        """Of the footer, without the eight bytes after it."""
-        return len(self._held[_FOOTER])
+        """The length of the footer, without the eight bytes after it."""
+        return len(self._packed[_FOOTER])
 
     def pack(self) -> PackedMetadata:
-        """The metadata in few objects, which it holds from now on."""
+        """Hold the metadata in few objects from now on, and return it."""
         from accel.format.packed import PackedMetadata
 
-        _, size, _, footer, footer_start, _, _, num_rows, numbers, sorting = self._held
-        kin = self.kin
-        if numbers is None or isinstance(kin, FileMetadata):
+        _, size, _, footer, footer_start, _, _, num_rows, numbers, sorting = self._packed
+        shared = self.shared
+        if numbers is None or isinstance(shared, FileMetadata):
             packed = PackedMetadata.of(self.view.metadata)
-            self.kin = packed.shared
-            self._held = (*self._held[:_NUMBERS], packed.numbers, sorting)
+            self.shared = packed.shared
+            self._packed = (*self._packed[:_NUMBERS], packed.numbers, sorting)
             return packed
-        return PackedMetadata(kin, numbers, sorting, footer, size, footer_start, num_rows)
+        return PackedMetadata(shared, numbers, sorting, footer, size, footer_start, num_rows)
 
     @property
     def view(self) -> FileView:
@@ -169,43 +230,96 @@ class FileHandle(Viewed):
             view = self._view = FileView(unpack(self.pack()))
         return view
 
+    @property
+    def has_view(self) -> bool:
+        return self._view is not None
+
     def fold(self) -> None:
-        """Let go of the view, where the footer says all that is in it."""
+        """Drop the view, where it can be made again from the footer."""
         if self._view is not None and self._view.is_plain:
-            if self._held[_NUMBERS] is None:
+            if self._packed[_NUMBERS] is None:
                 self.pack()
             self._view = None
 
-    def kept_bounds(self, leaf: int) -> Bounds | None:
-        """The bounds of its chunks of one column that it keeps itself."""
-        return None if self._view is None else self._view.chunk_bounds.get(leaf)
+    @property
+    def metadata(self) -> FileMetadata:
+        return self.view.metadata
+
+    # -- what reading found ----------------------------------------------------------------------
 
     @property
-    def keeps_bounds(self) -> bool:
-        """Whether it keeps those of any."""
-        return self._view is not None and bool(self._view.chunk_bounds)
+    def toc(self) -> Toc | None:
+        """The table of contents of the embedded indexes."""
+        return None if self._view is None else self._view.toc
 
-    def drop_bounds(self, leaf: int) -> None:
-        """They are kept elsewhere."""
-        if self._view is not None:
-            self._view.chunk_bounds.pop(leaf, None)
+    @toc.setter
+    def toc(self, value: Toc | None) -> None:
+        self.view.toc = value
 
-    def decoded_bytes(self, row_group: int, leaf: int) -> int:
-        """How large a chunk is once decoded, as far as the footer tells."""
-        return self.view.decoded_bytes(row_group, leaf)
+    @property
+    def bad_toc(self) -> IndexFormatError | None:
+        """Why that table is not used."""
+        return None if self._view is None else self._view.bad_toc
 
-    def chunk_facts(self, row_group: int, leaf: int) -> ChunkFacts:
-        """What reading a chunk takes, whatever rows of it are wanted."""
-        return self.view.chunk_facts(row_group, leaf)
+    @bad_toc.setter
+    def bad_toc(self, value: IndexFormatError | None) -> None:
+        self.view.bad_toc = value
+
+    @property
+    def distrusted(self) -> bool:
+        """The page index contradicts the pages, so chunks are read whole."""
+        return self._view is not None and self._view.distrusted
+
+    @distrusted.setter
+    def distrusted(self, value: bool) -> None:
+        self.view.distrusted = value
+
+    @property
+    def passed_over(self) -> IndexFormatError | None:
+        """Why the first unusable index is not used."""
+        return None if self._view is None else self._view.passed_over
+
+    @passed_over.setter
+    def passed_over(self, value: IndexFormatError | None) -> None:
+        self.view.passed_over = value
+
+    @property
+    def remembered(self) -> PredicateCache | None:
+        """The rows that matched earlier predicates."""
+        return None if self._view is None else self._view.remembered
+
+    @remembered.setter
+    def remembered(self, value: PredicateCache | None) -> None:
+        self.view.remembered = value
 
     def has_offset_index(self, row_group: int, leaf: int) -> bool:
-        """Whether the file has one for a chunk, that has not been met."""
+        """Whether the file has an offset index for a chunk that was not read yet."""
         view = self.view
         untried = (row_group, leaf) not in view.offset_indexes and not view.distrusted
         return untried and bool(view.metadata.chunks.offset_index_offset[row_group, leaf] > 0)
 
+    # -- the tail --------------------------------------------------------------------------------
+
+    @property
+    def tail(self) -> bytes:
+        """The bytes from `tail_start` to the footer that the first read brought along."""
+        return self._packed[_TAIL]
+
+    @property
+    def tail_start(self) -> int:
+        return self._packed[_TAIL_START]
+
+    def set_tail(self, tail: bytes, start: int) -> None:
+        """Replace the tail."""
+        before, after = self._packed[:_TAIL], self._packed[_NUM_ROWS:]
+        self._packed = (*before, tail, start, *after)
+
+    def grow_tail(self, data: memoryview) -> None:
+        """Put bytes that lie just before the tail in front of it."""
+        self.set_tail(b"".join((data, self.tail)), self.tail_start - len(data))
+
     def in_tail(self, wanted: ByteRange) -> memoryview | None:
-        """The bytes of a range that the first read already brought, else None."""
+        """The bytes of a range, where the first read already brought them, else None."""
         tail, tail_start = self.tail, self.tail_start
         start, end = wanted.start - tail_start, wanted.end - tail_start
         if start < 0 or end > len(tail):
@@ -213,36 +327,19 @@ class FileHandle(Viewed):
         return memoryview(tail)[start:end]
 
     def index_region(self, most_bytes: int) -> ByteRange | None:
-        """What lies between the first page index and the tail, where that is not more; None where nothing does."""
+        """The bytes from the first page index to the tail; None where there are none, or more than `most_bytes`."""
         start = self._page_indexes_start()
         return ByteRange(start, self.tail_start) if 0 < self.tail_start - start <= most_bytes else None
 
-    def grow_tail(self, data: memoryview) -> None:
-        """Keep the bytes that lie just before the tail with it."""
-        self.keep_tail(b"".join((data, self.tail)), self.tail_start - len(data))
-
     def _page_indexes_start(self) -> int:
         """Where the first page index is, or the footer where there is none."""
-        first = self._held[_FOOTER_START]
+        first = self._packed[_FOOTER_START]
         for name in ("offset_index_offset", "column_index_offset"):
             offset = self._column(name)
             placed = offset[offset > 0]
             if placed.size:
                 first = min(first, int(placed.min()))
         return first
-
-    def suggested_tail_bytes(self) -> int:
-        """The suffix length that would have brought footer and page indexes at once."""
-        first = self._page_indexes_start()
-        # Of what lies in front of the page indexes, as much as is small: large indexes are read in parts.
-        entries = self.toc.entries if self.toc is not None else ()
-        offsets = [entry.offset for entry in entries]
-        offsets += [entry.head_again[0] for entry in entries if entry.head_again is not None]
-        listed = self._idx1_start()
-        offsets += [] if listed is None else [listed]
-        near = [offset for offset in offsets if first - offset <= _MOST_EMBEDDED]
-        first = min([first, *near])
-        return self.size - first
 
     def _column(self, name: str) -> Int64s:
         """A column of the ChunkTable, without laying out the others."""
@@ -251,9 +348,20 @@ class FileHandle(Viewed):
         found: Int64s = getattr(self._view.metadata.chunks, name)
         return found
 
+    def suggested_tail_bytes(self) -> int:
+        """The suffix length that would have brought footer, page indexes and small embedded indexes at once."""
+        first = self._page_indexes_start()
+        entries = self.toc.entries if self.toc is not None else ()
+        offsets = [entry.offset for entry in entries]
+        offsets += [entry.head_again[0] for entry in entries if entry.head_again is not None]
+        idx1 = self._idx1_start()
+        offsets += [] if idx1 is None else [idx1]
+        near = [offset for offset in offsets if first - offset <= _MOST_EMBEDDED]
+        return self.size - min([first, *near])
+
     def _idx1_start(self) -> int | None:
         """Where an `IDX1` index starts, if the file has one: a scan may name its column."""
-        if IDX1_KEY not in self.kin.key_value:
+        if IDX1_KEY not in self.shared.key_value:
             return None
         from accel.format.embedded import idx1_range
 
@@ -263,27 +371,31 @@ class FileHandle(Viewed):
             return None
         return None if found is None else found[0]
 
+    # -- the cache -------------------------------------------------------------------------------
+
     def weigh(self) -> int:
-        """`nbytes`, for the cache that is told of it."""
+        """Return `nbytes` for the cache, and note that it has it."""
         if self._view is not None:
-            self._view.weighed = self._view.weighty
+            self._view.reported = self._view.size
         return self.nbytes
 
     def has_grown(self, *, read: bool) -> bool:
-        """Whether `nbytes` is another than when it was weighed, for less than adding it up; `read` says that indexes
-        were read since."""
+        """Whether `nbytes` changed since it was weighed, without adding it up; `read` says that indexes were read."""
         view = self._view
-        return view is not None and (view.weighty != view.weighed or (read and view.grows_within))
+        if view is None:
+            return False
+        # Bloom filters and embedded indexes grow within their entries.
+        return view.size != view.reported or (read and bool(view.blooms or view.indexes))
 
     @property
     def nbytes(self) -> int:
-        """What holding this costs, for the cache's limit."""
-        numbers = self._held[_NUMBERS]
+        """The memory that it takes."""
+        numbers = self._packed[_NUMBERS]
         total = 1024 + 200 * len(self.arrow_schema) + len(self.tail)
         if numbers is None:
             total += self.view.metadata.nbytes
         else:
-            total += 4096 + self.footer_bytes + numbers.nbytes + 600 * len(self.kin.schema.elements)
-        if self.shelf is not None:
-            total += 64 * self.num_row_groups * len(self.shelf.bounds)
+            total += 4096 + self.footer_bytes + numbers.nbytes + 600 * len(self.shared.schema.elements)
+        if self.statistics is not None:
+            total += 64 * self.num_row_groups * len(self.statistics.bounds)
         return total if self._view is None else total + self._view.nbytes

@@ -14,7 +14,7 @@ from accel.errors import IndexFormatError, ParquetFormatError, refuse_unforeseen
 from accel.format.footer import AMONG_OTHERS, MAGIC, TOC_KEY, FooterBytes, parse_footer, parse_tail
 from accel.format.model import FileMetadata, ParquetSchema
 from accel.planning.handle import FileHandle
-from accel.planning.need import Need, NeedTail, Steps, Tail
+from accel.planning.read_request import ReadRequest, Steps, Tail, TailRequest
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
 
 __all__ = ["LEAST_TAIL", "MOST_TAIL", "first_tail_bytes", "footer_in", "open_file"]
@@ -71,7 +71,7 @@ def open_file(
     ------
     ParquetFormatError, EncryptedFileError
     """
-    tail = yield NeedTail(max(hint, _TAIL))
+    tail = yield TailRequest(max(hint, _TAIL))
     if not isinstance(tail, Tail):
         raise TypeError("a tail was asked for")
     size, data, start = tail.size, tail.data, tail.start
@@ -92,14 +92,14 @@ def open_file(
         )
     if footer_start < start:
         missing = Want(ReadKey(Kind.FOOTER), ByteRange(footer_start, start))
-        stash = yield Need((missing,))
+        stash = yield ReadRequest((missing,))
         if isinstance(stash, Tail):
             raise TypeError("a range was asked for")
         footer = bytes(stash[missing.key]) + bytes(data[:-_TAIL])
-        kept, kept_start = memoryview(b""), footer_start
+        before, before_start = memoryview(b""), footer_start
     else:
         footer = b"" if tail.parsed is not None else bytes(data[footer_start - start : -_TAIL])
-        kept, kept_start = data[: footer_start - start], start
+        before, before_start = data[: footer_start - start], start
     with refuse_unforeseen("footer"):
         metadata = tail.parsed
         if metadata is None:
@@ -109,7 +109,7 @@ def open_file(
             ObjectId(path, size, tail.etag),
             metadata,
             arrow_schema=arrow_schema(kin.schema, kin.key_value),
-            tail_start=kept_start,
+            tail_start=before_start,
         )
         if TOC_KEY in kin.key_value:
             from accel.format.embedded import parse_toc
@@ -118,13 +118,13 @@ def open_file(
                 handle.toc = parse_toc(handle.metadata)
             except IndexFormatError as error:
                 handle.bad_toc = error
-    if kept_start == 0:
+    if before_start == 0:
         # The whole file came along: its data needs no request.
-        handle.keep_tail(bytes(kept), 0)
+        handle.set_tail(bytes(before), 0)
         return handle
-    # Of the bytes before the footer only page indexes are of use later: let the data bytes go.
-    first = max(size - handle.suggested_tail_bytes(), kept_start)
-    handle.keep_tail(bytes(kept[first - kept_start :]), first)
+    # Only page indexes are of use later, so the data bytes before them are dropped.
+    first = max(size - handle.suggested_tail_bytes(), before_start)
+    handle.set_tail(bytes(before[first - before_start :]), first)
     return handle
 
 
@@ -133,8 +133,8 @@ def _parse(
 ) -> FileMetadata:
     """A footer parsed by itself."""
     metadata = parse_footer(footer, file_size=size, footer_start=start)
-    known = metadata.schema if shared is None else shared(metadata.schema)
-    return metadata if known is metadata.schema else replace(metadata, schema=known)
+    schema = metadata.schema if shared is None else shared(metadata.schema)
+    return metadata if schema is metadata.schema else replace(metadata, schema=schema)
 
 
 def footer_in(tail: Tail, most: int) -> FooterBytes | None:

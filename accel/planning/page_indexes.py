@@ -1,32 +1,45 @@
-"""The page indexes that planning a file takes: which, from where, and into the handle."""
+"""Page indexes: which of them planning reads, and page locations made from the page headers where there are none.
+
+Source: parquet-format `parquet.thrift` (DataPageHeaderV2: pages begin with a row).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accel.errors import IndexFormatError
-from accel.format.model import ChunkTable, OffsetIndex
+from accel.errors import AccelError, IndexFormatError
+from accel.format.model import ChunkTable, OffsetIndex, PageTable, PageType
+from accel.format.page_header import walk_pages
 from accel.format.page_index import chunk_offset_index, parse_column_index
-from accel.planning.decoded_size import DECODED_SHARE
+from accel.format.runs import begins_with_row
 from accel.planning.handle import FileHandle
-from accel.planning.need import Need, OnBadIndex, Steps, Tail
-from accel.planning.pruning import KeptGroups
+from accel.planning.pages import DECODED_SHARE, LeafReads, decoded_bytes, pages_holding
+from accel.planning.pruning import RemainingGroups
 from accel.planning.query import FileQuery
+from accel.planning.read_request import OnBadIndex, ReadRequest, Steps, Tail, read_ranges
 from accel.planning.selection import RowSelection
 from accel.planning.task import DECODE_AT_ONCE
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 
 if TYPE_CHECKING:
-    from accel.arrays import Bools
+    from accel.arrays import Bools, Int64s
 
-__all__ = ["fetch_or_recall", "fetch_page_indexes", "index_want", "page_index_wants", "take_page_indexes"]
+__all__ = [
+    "fetch_page_indexes",
+    "index_want",
+    "locate_pages",
+    "page_index_wants",
+    "page_reads",
+    "take_page_indexes",
+]
 
-# So many may ask a file for page indexes before one that was to bring them all is taken to have failed.
+# A read that was to bring all page indexes counts as failed after this many other reads.
 _MANY = 1000
-# The bounds of the pages of so many row groups lie so far apart that they take a request each.
+# From this many row groups on, the column indexes lie so far apart that they take a request each.
 _MANY_GROUPS = 8
 
 
@@ -34,7 +47,7 @@ def page_index_wants(
     handle: FileHandle,
     query: FileQuery,
     *,
-    kept: KeptGroups,
+    groups: RemainingGroups,
     selection: Mapping[int, RowSelection] | None,
     piece_bytes: int,
     limit: int | None,
@@ -42,24 +55,23 @@ def page_index_wants(
     answered: Collection[int] = (),
     whole_bytes: int = 0,
 ) -> list[Want]:
-    """The page indexes that planning takes and the handle does not hold yet.
+    """Return the page indexes that planning takes and that are not in memory yet.
 
-    Offset indexes are wanted where rows are left out, where a row group is to be cut, and where `limit`
-    (rows, or None) may end the scan inside it; and where `pages_indexed` says that an index in the file
-    speaks of pages. Of the columns `answered`, which such an index knows better, bounds are not asked for in many row
-    groups. None is asked for where all chunks that are wanted come to no more than `whole_bytes`, or in row groups
-    of whose chunks the footer says that each is one page.
+    Offset indexes are wanted where rows are left out, where a row group is to be cut, and where `limit` (rows, or None)
+    may end the scan inside it; and where `pages_indexed` says that an embedded index covers pages. In many row groups
+    no bounds are wanted for the columns `answered`, which an embedded index covers more precisely. Nothing is wanted
+    where all chunks come to no more than `whole_bytes`, or in row groups whose chunks are a page each by the footer.
     """
     if handle.distrusted:
         return []
     chunks, group_rows = handle.metadata.chunks, handle.metadata.group_rows
-    offset_indexes, column_indexes = handle.offset_indexes, handle.column_indexes
+    offset_indexes, column_indexes = handle.view.offset_indexes, handle.view.column_indexes
     prunable = sorted({leaf for _, leaf, _ in query.prunable})
     every = sorted({*query.output_leaves, *query.filter_leaves})
     wants: list[Want] = []
     promised = 0
     undivided: Bools | None = None
-    for at, (group, certain) in enumerate(kept):
+    for at, (group, certain) in enumerate(groups):
         early = limit is not None and promised < limit
         promised += int(group_rows[group]) if certain else 0
         bounded = [leaf for leaf in prunable if chunks.column_index_offset[group, leaf] > 0]
@@ -74,25 +86,25 @@ def page_index_wants(
             or early
             or (pages_indexed and not certain)
             or sum(_weight(handle, group, leaf) for leaf in leaves) > piece_bytes
-            or sum(handle.decoded_bytes(group, leaf) for leaf in leaves) > DECODE_AT_ONCE
+            or sum(decoded_bytes(handle.metadata, group, leaf) for leaf in leaves) > DECODE_AT_ONCE
         ):
             missing = []
         if not (unmet or missing):
             continue
         if not pages_indexed:
             if undivided is None:
-                undivided = _undivided(chunks, [group for group, _ in kept], every, prunable)
+                undivided = _undivided(chunks, [group for group, _ in groups], every, prunable)
             if undivided.item(at):
                 continue
         for leaf in unmet:
             found = index_want(chunks, Kind.COLUMN_INDEX, group, leaf)
-            if leaf not in answered or len(kept) < _MANY_GROUPS:
+            if leaf not in answered or len(groups) < _MANY_GROUPS:
                 wants += found
             else:
                 wants += [want for want in found if handle.in_tail(want.range) is not None]
         for leaf in missing:
             wants += index_want(chunks, Kind.OFFSET_INDEX, group, leaf)
-    if wants and _come_to(handle, [group for group, _ in kept], every) <= whole_bytes:
+    if wants and _chunk_bytes(handle, [group for group, _ in groups], every) <= whole_bytes:
         return [want for want in wants if handle.in_tail(want.range) is not None]
     return wants
 
@@ -100,24 +112,28 @@ def page_index_wants(
 def _undivided(
     chunks: ChunkTable, groups: Sequence[int], leaves: Sequence[int], bounded: Sequence[int]
 ) -> Bools:
-    """Of each row group whether each of its chunks is one page, of whose values the statistics tell what bounds would."""
+    """Whether all chunks of a row group are one page each, whose bounds are those of the statistics."""
     at = np.ix_(groups, leaves)
     coded, plain = chunks.dictionary_pages[at], chunks.plain_pages[at]
     one: Bools = ((coded >= 0) & (plain >= 0) & (coded + plain == 1)).all(axis=1)
-    told = np.ix_(groups, bounded)
-    known = (chunks.min_start[told] >= 0) & (chunks.max_start[told] >= 0) & (chunks.null_count[told] >= 0)
-    one &= known.all(axis=1)
+    bounds_at = np.ix_(groups, bounded)
+    bounded_by_statistics = (
+        (chunks.min_start[bounds_at] >= 0)
+        & (chunks.max_start[bounds_at] >= 0)
+        & (chunks.null_count[bounds_at] >= 0)
+    )
+    one &= bounded_by_statistics.all(axis=1)
     return one
 
 
-def _come_to(handle: FileHandle, groups: Sequence[int], leaves: Sequence[int]) -> int:
-    """Compressed bytes of the chunks of some leaves in some row groups."""
+def _chunk_bytes(handle: FileHandle, groups: Sequence[int], leaves: Sequence[int]) -> int:
+    """The compressed bytes of the chunks of some leaves in some row groups."""
     return int(handle.metadata.chunks.compressed[np.ix_(groups, leaves)].sum())
 
 
 def _weight(handle: FileHandle, group: int, leaf: int) -> int:
     compressed = int(handle.metadata.chunks.compressed[group, leaf])
-    return max(compressed, handle.decoded_bytes(group, leaf) // DECODED_SHARE)
+    return max(compressed, decoded_bytes(handle.metadata, group, leaf) // DECODED_SHARE)
 
 
 def index_want(chunks: ChunkTable, kind: Kind, group: int, leaf: int) -> list[Want]:
@@ -138,72 +154,141 @@ def take_page_indexes(
     stash: Stash,
     on_bad_index: OnBadIndex,
 ) -> None:
-    """Parse what came for `wants` into the handle; one that does not verify is noted as absent."""
-    # Offset indexes first: a column index is checked against the number of pages.
+    """Parse the bytes of `wants` into the handle; an index that does not verify is noted as absent."""
+    first_rows: dict[int, Int64s] = {}
+    # Offset indexes come first: a column index is checked against the number of pages.
     for want in sorted(wants, key=lambda w: w.key.kind != Kind.OFFSET_INDEX):
         try:
-            _parse_index(handle, want.key, stash[want.key])
+            _parse_index(handle, want.key, stash[want.key], first_rows)
         except IndexFormatError as error:
             error.at(path=handle.id.path, place=str(want.key))
             on_bad_index(error)
 
 
-def fetch_or_recall(
-    handle: FileHandle, wants: Sequence[Want]
-) -> Steps[tuple[dict[ReadKey, memoryview], int]]:
-    """The wanted bytes, from the tail at hand or in one round trip; and how many round trips that was."""
-    stash = {want.key: data for want in wants if (data := handle.in_tail(want.range)) is not None}
-    missing = tuple(want for want in wants if want.key not in stash)
-    if not missing:
-        return stash, 0
-    answer = yield Need(missing)
-    if isinstance(answer, Tail):
-        raise TypeError("ranges were asked for")
-    return {**stash, **answer}, 1
-
-
 def fetch_page_indexes(
     handle: FileHandle, wants: Sequence[Want], *, early_bytes: int, along: Sequence[Want] = ()
 ) -> Steps[tuple[dict[ReadKey, memoryview], int]]:
-    """The same for page indexes: whoever asks a file for some again gets them all, where they are no more than
-    `early_bytes`, for there will be others to ask. `along` is what else is asked for in the same round trip."""
+    """Read page indexes, and the ranges `along` in the same round trip.
+
+    A file that is asked again gets all of its page indexes, where they are no more than `early_bytes`: others will be
+    asked for.
+
+    Returns
+    -------
+    stash, int
+        The bytes, and the number of round trips.
+    """
+    view = handle.view
     missing = [want for want in wants if handle.in_tail(want.range) is None]
-    region = handle.index_region(early_bytes) if missing and handle.index_reads else None
-    handle.index_reads += bool(missing)
-    # One is enough, of many that ask at once; of what failed nobody may tell.
-    asked = handle.reading_ahead
+    region = handle.index_region(early_bytes) if missing and view.index_reads else None
+    view.index_reads += bool(missing)
+    # Only one of many concurrent readers brings all of them. A read that failed reports nothing, so it expires.
+    asked = view.reading_ahead
     if (
         region is None
-        or (asked and handle.index_reads < asked + _MANY)
+        or (asked and view.index_reads < asked + _MANY)
         or not all(region.covers(want.range) for want in missing)
     ):
-        found, trips = yield from fetch_or_recall(handle, [*wants, *along])
+        found, trips = yield from read_ranges(handle, [*wants, *along])
         return found, trips
     key = ReadKey(Kind.OFFSET_INDEX)
-    handle.reading_ahead = handle.index_reads
+    view.reading_ahead = view.index_reads
     try:
-        answer = yield Need((Want(key, region), *along))
+        answer = yield ReadRequest((Want(key, region), *along))
     finally:
-        handle.reading_ahead = 0
+        view.reading_ahead = 0
     if isinstance(answer, Tail):
         raise TypeError("ranges were asked for")
     if region.end == handle.tail_start:
         handle.grow_tail(answer[key])
-    found, more = yield from fetch_or_recall(handle, wants)
+    found, more = yield from read_ranges(handle, wants)
     return {**answer, **found}, 1 + more
 
 
-def _parse_index(handle: FileHandle, key: ReadKey, data: memoryview) -> None:
-    group, leaf = key.row_group, key.column
+def _parse_index(handle: FileHandle, key: ReadKey, data: memoryview, first_rows: dict[int, Int64s]) -> None:
+    """Parse one half of a page index. Chunks of a row group whose pages start at the same rows share that array."""
+    view, at = handle.view, (key.row_group, key.column)
     if key.kind is Kind.OFFSET_INDEX:
-        handle.offset_indexes[group, leaf] = None
-        index = chunk_offset_index(data, handle.metadata, group, leaf)
-        first = handle.first_rows.setdefault(group, index.first_row)
+        view.offset_indexes[at] = None
+        index = chunk_offset_index(data, view.metadata, *at)
+        first = first_rows.setdefault(key.row_group, index.first_row)
         if first is not index.first_row and np.array_equal(first, index.first_row):
             index = OffsetIndex(index.offset, index.size, first)
-        handle.offset_indexes[group, leaf] = index
+        view.offset_indexes[at] = index
         return
-    handle.column_indexes[group, leaf] = None
-    offsets = handle.offset_indexes.get((group, leaf))
+    view.column_indexes[at] = None
+    offsets = view.offset_indexes.get(at)
     if offsets is not None:
-        handle.column_indexes[group, leaf] = parse_column_index(data, num_pages=offsets.num_pages)
+        view.column_indexes[at] = parse_column_index(data, num_pages=offsets.num_pages)
+
+
+def locate_pages(
+    chunk: memoryview, *, start: int, num_rows: int, num_values: int, max_repetition: int
+) -> OffsetIndex | None:
+    """Make the offset index of a chunk that was read whole from its page headers.
+
+    Parameters
+    ----------
+    chunk : memoryview
+        All bytes of the column chunk, its dictionary page included.
+    start : int
+        Where it begins in the file.
+    num_rows : int
+        Of the row group.
+    num_values : int
+        Of the chunk.
+    max_repetition : int
+        Of the leaf. Inside a list pages of version 1 do not say how many rows they hold.
+
+    Returns
+    -------
+    OffsetIndex or None
+        None where the headers do not tell rows, or do not add up to `num_rows`, or where a page begins within a row:
+        unknown, not an error.
+    """
+    try:
+        pages = walk_pages(chunk, max_pages=max(num_rows, 1) + 1, num_values=num_values)
+    except AccelError:
+        return None
+    data = (pages.type == PageType.DATA_PAGE) | (pages.type == PageType.DATA_PAGE_V2)
+    if not data.any():
+        return None
+    rows = np.where(
+        pages.num_rows[data] >= 0, pages.num_rows[data], -1 if max_repetition else pages.num_values[data]
+    )
+    # An empty page would share its first row with the next one.
+    if bool((rows <= 0).any()) or int(rows.sum()) != num_rows:
+        return None
+    if max_repetition and not _begin_with_rows(chunk, pages, max_repetition):
+        return None
+    begin, end = pages.start[data], pages.end[data]
+    return OffsetIndex(
+        offset=begin + start, size=end - begin, first_row=np.concatenate(([0], np.cumsum(rows)[:-1]))
+    )
+
+
+def _begin_with_rows(chunk: memoryview, pages: PageTable, max_repetition: int) -> bool:
+    """Whether each page of version 2 begins with a row: see `format.runs`."""
+    v2 = pages.type == PageType.DATA_PAGE_V2
+    lengths = (pages.level_bytes - pages.definition_bytes)[v2]
+    return all(
+        begins_with_row(chunk[body : body + length], max_repetition)
+        for body, length in zip(pages.body[v2].tolist(), lengths.tolist(), strict=True)
+    )
+
+
+def page_reads(leaf: LeafReads, index: OffsetIndex, *, rows: RowSelection, num_rows: int) -> LeafReads:
+    """The reads of a whole chunk, as reads of its pages."""
+    ordinal, first_row, stop_row, keep = pages_holding(index.first_row, leaf.reach(rows), num_rows)
+    first_page = int(index.offset[0])
+    return replace(
+        leaf,
+        dictionary=ByteRange(leaf.chunk.start, first_page) if leaf.chunk.start < first_page else None,
+        dictionary_pages=-1,
+        ordinal=ordinal,
+        offset=index.offset[keep],
+        size=index.size[keep],
+        first_row=first_row,
+        stop_row=stop_row,
+        total_pages=index.num_pages,
+    )

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from accel.format.model import Codec
+from accel.format.model import ChunkTable, Codec, Encoding, FileMetadata, Leaf, OffsetIndex, Physical
 from accel.options import MIB, Options
-from accel.planning.decoded_size import DECODED_SHARE
 from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 
@@ -20,16 +19,22 @@ if TYPE_CHECKING:
     from accel.arrays import Int64s
 
 __all__ = [
+    "BOOLEAN_BYTES",
+    "DECODED_SHARE",
+    "DICTIONARY_ENCODINGS",
     "READABLE_CODECS",
     "LeafReads",
+    "PagesOf",
     "Piece",
     "PieceLeaf",
     "PieceSize",
     "cut_pieces",
+    "decoded_bytes",
     "dictionary_wants",
+    "level_bytes",
+    "pages_holding",
     "piece_wants",
 ]
-
 
 # A piece of more columns than this is larger, as far as memory allows, so that what it wants of each is worth a request.
 _COLUMNS = 96
@@ -38,7 +43,7 @@ _LIMITED_BYTES = MIB
 # Pages that follow each other are wanted together up to about so many bytes: no request is cut to less.
 _LONG_RUN = 512 << 10
 READABLE_CODECS = frozenset(Codec) - {Codec.LZO}
-"""Those whose pages can be decoded."""
+"""The codecs whose pages can be decoded."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +61,7 @@ class LeafReads:
     dictionary_pages: int
     """The chunk's first so many data pages are dictionary-encoded; -1 where the footer does not say."""
     num_values: int
-    """Of the chunk, nulls and repeated values included."""
+    """The values of the chunk, nulls and repeated values included."""
     expansion: float
     """Decoded bytes per compressed byte, over the chunk."""
     for_filter: bool
@@ -77,7 +82,7 @@ class LeafReads:
     nbytes: int = field(init=False)
     """Compressed bytes of the pages, or of the whole chunk."""
     weight: float = field(init=False)
-    """Of a compressed byte, when it comes to how much is read and decoded at once."""
+    """The weight of a compressed byte in the size of a piece."""
 
     def __post_init__(self) -> None:
         whole = self.total_pages == 0
@@ -91,13 +96,13 @@ class LeafReads:
         return rows.grown() if self.max_repetition else rows
 
     def narrow(self, rows: RowSelection) -> LeafReads:
-        """The same, for the pages that it takes to read these rows; a chunk that is read whole stays so."""
+        """Narrow the reads to the pages that these rows take; a chunk that is read whole stays whole."""
         if self.whole:
             return self
         return self.take(self.reach(rows).counts(self.first_row, self.stop_row) > 0)
 
     def take(self, pages: Int64s | npt.NDArray[np.bool_]) -> LeafReads:
-        """The same, for some of its pages, by their places in the arrays or a mask of these."""
+        """Narrow the reads to some pages, given by their places in the arrays or by a mask."""
         return replace(
             self,
             ordinal=self.ordinal[pages],
@@ -155,11 +160,11 @@ class PieceLeaf:
         if self.hi - lo == 1:
             return [(lo, self.hi)]
         offset, size = self.reads.offset, self.reads.size
-        apart = offset[lo + 1 : self.hi] != (offset + size)[lo : self.hi - 1]
+        gaps = offset[lo + 1 : self.hi] != (offset + size)[lo : self.hi - 1]
         if int(offset[self.hi - 1] + size[self.hi - 1] - offset[lo]) > _LONG_RUN:
             stretch = (offset[lo : self.hi] - offset[lo]) // _LONG_RUN
-            apart |= stretch[1:] != stretch[:-1]
-        breaks = np.flatnonzero(apart) + lo + 1
+            gaps |= stretch[1:] != stretch[:-1]
+        breaks = np.flatnonzero(gaps) + lo + 1
         edges = [lo, *breaks.tolist(), self.hi]
         return list(itertools.pairwise(edges))
 
@@ -184,7 +189,7 @@ class PieceSize:
     """About how large the pieces of a task are to be, in bytes as `Piece.weight` counts them."""
 
     usual: int
-    """Of up to 96 columns."""
+    """The size of a piece of up to 96 columns."""
     most: int = 0
     """With more columns a piece is larger in proportion, up to this; never smaller than usual."""
 
@@ -230,7 +235,7 @@ class Piece:
 
     @property
     def behind_bytes(self) -> int:
-        """Of its pages those that hold none of its rows, and only show whether one has ended: see `LeafReads.reach`."""
+        """The bytes of pages without a row of the piece, which only show that a row has ended: see `LeafReads.reach`."""
         return sum(self._behind(part) for part in self.leaves)
 
     def _behind(self, part: PieceLeaf) -> int:
@@ -294,7 +299,7 @@ def _piece_leaf(reads: LeafReads, rows: RowSelection, *, fetched: int) -> PieceL
 
 
 def _cut_rows(reads: Sequence[LeafReads], nbytes: int) -> list[int]:
-    """Rows to cut at: page starts of the heaviest leaf, wherever enough has come together."""
+    """Return the rows to cut at: page starts of the heaviest leaf, whenever enough bytes have accumulated."""
     if not reads:
         return []
     if sum(_total(r.size) * r.weight for r in reads) <= nbytes:
@@ -304,7 +309,7 @@ def _cut_rows(reads: Sequence[LeafReads], nbytes: int) -> list[int]:
     first = np.concatenate([r.first_row for r in reads])
     order = np.argsort(first, kind="stable")
     cumulative = np.concatenate(([0.0], np.cumsum(np.concatenate(weights)[order])))
-    # What has come together before each page of the heaviest leaf starts.
+    # The bytes accumulated before each page of the heaviest leaf.
     before = cumulative[np.searchsorted(first[order], heaviest.first_row, side="left")]
     cuts: list[int] = []
     spent = 0.0
@@ -318,16 +323,163 @@ def _cut_rows(reads: Sequence[LeafReads], nbytes: int) -> list[int]:
 def piece_wants(
     piece: Piece, row_group: int, *, have_dictionary: Callable[[ReadKey], bool]
 ) -> tuple[list[Want], list[Want]]:
-    """What a piece asks for in its one round trip: its pages, and the dictionaries that it lacks."""
+    """Return the reads of a piece in its one round trip: its pages, and the dictionaries that are missing."""
     pages = [want for part in piece.leaves for want in part.wants(row_group)]
     return pages, [want for want in dictionary_wants(piece, row_group) if not have_dictionary(want.key)]
 
 
 def dictionary_wants(piece: Piece, row_group: int) -> list[Want]:
-    """The dictionaries of a piece's pages, as far as the footer tells that they need them."""
+    """Return the dictionaries that a piece's pages need by the footer."""
     wants = (
         part.dictionary_want(row_group)
         for part in piece.leaves
         if not part.reads.whole and part.needs_dictionary
     )
     return [want for want in wants if want is not None]
+
+
+DECODED_SHARE = 4
+"""Chunks and pages are weighed by their compressed bytes, or by this share of the decoded ones if more."""
+
+BOOLEAN_BYTES = 2
+"""The size of a boolean while it is decoded: pyarrow makes bytes before it packs them into bits."""
+_LEVEL_BYTES = 2
+_WIDTHS = {
+    Physical.BOOLEAN: BOOLEAN_BYTES,
+    Physical.INT32: 4,
+    Physical.INT64: 8,
+    Physical.INT96: 8,
+    Physical.FLOAT: 4,
+    Physical.DOUBLE: 8,
+    Physical.BYTE_ARRAY: 4,
+}
+"""Bytes of a value in Arrow; of a text, of its offset."""
+
+
+def level_bytes(leaf: Leaf) -> int:
+    """Bytes that pyarrow holds of a value's levels while it decodes the column."""
+    return _LEVEL_BYTES * ((leaf.max_definition > 0) + (leaf.max_repetition > 0))
+
+
+def decoded_bytes(metadata: FileMetadata, row_group: int, leaf: int) -> int:
+    """Bytes of a chunk in Arrow. Of dictionary-encoded texts only newer writers tell how long they are.
+
+    Levels are there for one column at a time: those of lists count, of which a row may have any number.
+    """
+    chunks, at = metadata.chunks, (row_group, leaf)
+    node = metadata.schema.leaves[leaf]
+    element = metadata.schema.elements[node.element]
+    width = level_bytes(node) if node.max_repetition else 0
+    if element.physical is Physical.FIXED_LEN_BYTE_ARRAY:
+        width += element.type_length
+    elif element.physical is not None:
+        width += _WIDTHS[element.physical]
+    values = int(chunks.num_values[at]) * width + max(0, int(chunks.unencoded[at]))
+    return max(values, int(chunks.uncompressed[at]))
+
+
+DICTIONARY_ENCODINGS = (1 << Encoding.PLAIN_DICTIONARY) | (1 << Encoding.RLE_DICTIONARY)
+"""Their bits among `ChunkTable.encodings`."""
+_NOTHING = np.empty(0, np.int64)
+# Ways in which the chunks of a row group are cut into pages, as far as they are remembered.
+_MOST_SHAPES = 8
+
+
+class PagesOf:
+    """The pages of one row group's chunks that hold some rows.
+
+    Chunks often have their pages begin at the same rows, and then share the array that says so: it is looked at once.
+    """
+
+    def __init__(self, rows: RowSelection, num_rows: int) -> None:
+        self.all_rows = rows.count == num_rows
+        self._rows = rows
+        self._num_rows = num_rows
+        self._found: list[tuple[Int64s, bool, tuple[Int64s, Int64s, Int64s, slice | Int64s]]] = []
+
+    def reads(
+        self,
+        metadata: FileMetadata,
+        row_group: int,
+        leaf: int,
+        *,
+        index: OffsetIndex | None,
+        for_filter: bool,
+        for_output: bool,
+    ) -> LeafReads:
+        """Return the reads of one chunk that decoding the rows takes.
+
+        Raises
+        ------
+        ValueError
+            The chunk, or what lies before its first page, has no place in a file.
+        """
+        chunks, at = metadata.chunks, (row_group, leaf)
+        max_repetition = metadata.schema.leaves[leaf].max_repetition
+        chunk = ByteRange(chunks.start.item(at), chunks.end.item(at))
+        dictionary, dictionary_pages = None, 0
+        if index is None:
+            ordinal = offset = size = first = stop = _NOTHING
+            total = 0
+        else:
+            ordinal, first, stop, places = self._pages(index.first_row, max_repetition > 0)
+            offset, size, total = index.offset, index.size, len(index.offset)
+            if chunk.start < offset.item(0):
+                dictionary = ByteRange(chunk.start, offset.item(0))
+                dictionary_pages = _dictionary_pages(chunks, at)
+            if len(ordinal) != total:
+                offset, size = offset[places], size[places]
+        decoded = decoded_bytes(metadata, row_group, leaf)
+        return LeafReads(
+            leaf,
+            leaf,
+            chunks.codec.item(at),
+            chunk,
+            dictionary,
+            dictionary_pages,
+            chunks.num_values.item(at),
+            max(1.0, decoded / max(1, chunks.compressed.item(at))),
+            for_filter,
+            for_output,
+            max_repetition,
+            ordinal,
+            offset,
+            size,
+            first,
+            stop,
+            total,
+        )
+
+    def _pages(self, first_row: Int64s, repeated: bool) -> tuple[Int64s, Int64s, Int64s, slice | Int64s]:
+        for starts, same, found in self._found:
+            if starts is first_row and same is repeated:
+                return found
+        rows = self._rows.grown() if repeated else self._rows  # as `LeafReads.reach` has it
+        found = pages_holding(first_row, rows, self._num_rows)
+        if len(self._found) < _MOST_SHAPES:
+            self._found.append((first_row, repeated, found))
+        return found
+
+
+def pages_holding(
+    first_row: Int64s, rows: RowSelection, num_rows: int
+) -> tuple[Int64s, Int64s, Int64s, slice | Int64s]:
+    """The pages that hold some rows: ordinals, first rows, stop rows, and their places among those that start at `first_row`."""
+    keep = rows.units(first_row, num_rows)
+    if not isinstance(keep, slice):
+        return keep, first_row[keep], np.append(first_row[1:], num_rows)[keep], keep
+    lo, hi = keep.start, keep.stop
+    if hi < len(first_row):
+        stop = first_row[lo + 1 : hi + 1]
+    else:
+        stop = np.empty(hi - lo, np.int64)
+        stop[:-1] = first_row[lo + 1 :]
+        stop[-1:] = num_rows
+    return np.arange(lo, hi), first_row[keep], stop, keep
+
+
+def _dictionary_pages(chunks: ChunkTable, at: tuple[int, int]) -> int:
+    counted = int(chunks.dictionary_pages[at])
+    if counted >= 0:
+        return counted
+    return -1 if int(chunks.encodings[at]) & DICTIONARY_ENCODINGS else 0

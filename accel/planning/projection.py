@@ -1,20 +1,23 @@
-"""Columns asked for -> the Arrow schema that comes out, and the leaves of a file that it takes."""
+"""Projection: from column names to the Arrow schema of the result and the leaves of a file."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
 import pyarrow as pa
 
 from accel.arrays import change_fields
 from accel.errors import ColumnNotFoundError, SchemaMismatchError
-from accel.format.model import Leaf, ParquetSchema
+from accel.format.model import INT96_UNIT, Leaf, ParquetSchema, Physical, SchemaElement
 
 __all__ = [
     "field_leaves",
+    "has_instants",
+    "indexed_as_read",
+    "int96_unit",
     "leaves_type",
     "match_fields",
     "narrow_type",
@@ -23,6 +26,7 @@ __all__ = [
     "settle_schemas",
     "split_name",
     "type_at",
+    "zoned_schema",
 ]
 
 # What was settled last, by the schema object and the columns: lookups in a file ask for the same again and again.
@@ -41,20 +45,20 @@ def settle_schemas(
     """
     named = columns is None or all(isinstance(name, str) for name in columns)
     key = (id(schema), columns, alone, folded) if named else None  # what names no column is refused below
-    known = _settled.get(key)
-    if known is None:
+    found = _settled.get(key)
+    if found is None:
         whole = schema if alone else _nullable_schema(schema)
         # The entry keeps the schema alive: its id stays its own.
         output = whole if folded and columns is None else project_schema(whole, columns)
-        known = (schema, whole.remove_metadata(), output)
+        found = (schema, whole.remove_metadata(), output)
         if len(_settled) >= _MOST_SETTLED:
             _settled.clear()
-        _settled[key] = known
-    return known[1:]
+        _settled[key] = found
+    return found[1:]
 
 
 def _nullable_schema(schema: pa.Schema) -> pa.Schema:
-    """The same columns, each of which may be null at any depth.
+    """Return the same columns, nullable at every depth.
 
     Keys of maps never are; lists of a fixed size and extension types stay as they are.
     """
@@ -109,7 +113,7 @@ def _refuse_several(name: str, schema: pa.Schema) -> None:
 
 
 def _instead(name: str, schema: pa.Schema) -> str:
-    """What may be meant by a name that there is not: of a path, what its last struct has."""
+    """Suggest columns for a missing name; for a path, the fields of its last struct."""
     if name == "*":
         return "columns=None takes all"
     parts = name.split(".")
@@ -325,3 +329,66 @@ def path_leaves(schema: ParquetSchema, arrow: pa.Schema, *, path: tuple[str, ...
             return None
         element, kind = _children(schema, element)[at], kind.field(at).type
     return _subtree(schema, element)
+
+
+def has_instants(schema: ParquetSchema, leaves: Sequence[int]) -> bool:
+    """Whether a leaf among these is INT96."""
+    elements = schema.elements
+    return any(elements[schema.leaves[leaf].element].physical is Physical.INT96 for leaf in leaves)
+
+
+def int96_unit(schema: ParquetSchema, arrow: pa.Schema) -> str:
+    """What the INT96 columns of a file are read to, by its Arrow schema: "us", else "ns".
+
+    Parameters
+    ----------
+    arrow : pyarrow.Schema
+        Of the same columns, all leaves of each.
+    """
+    if not has_instants(schema, range(len(schema.leaves))):
+        return INT96_UNIT
+    for leaf, kind in zip(schema.leaves, _leaf_types(arrow.types), strict=False):
+        if schema.elements[leaf.element].physical is Physical.INT96:
+            return "us" if pa.types.is_timestamp(kind) and kind.unit == "us" else INT96_UNIT
+    return INT96_UNIT
+
+
+def indexed_as_read(element: SchemaElement, kind: pa.DataType) -> bool:
+    """Whether indexes of a column tell of it in the type that it is read to: of INT96 they tell nanoseconds."""
+    if element.physical is not Physical.INT96:
+        return True
+    return bool(pa.types.is_timestamp(kind) and kind.unit == INT96_UNIT)
+
+
+def zoned_schema(schema: ParquetSchema, arrow: pa.Schema) -> pa.Schema | None:
+    """`arrow`, whose INT96 timestamps have a zone: they are instants in UTC, of which Arrow is not told. None where
+    there are none."""
+    if not has_instants(schema, range(len(schema.leaves))):
+        return None
+    physical = iter([schema.elements[leaf.element].physical for leaf in schema.leaves])
+    return pa.schema([field.with_type(_zoned(field.type, physical)) for field in arrow])
+
+
+def _zoned(kind: pa.DataType, physical: Iterator[Physical | None]) -> pa.DataType:
+    """`physical` goes on by the leaves of `kind`."""
+
+    def zoned(field: pa.Field) -> pa.Field:
+        return field.with_type(_zoned(field.type, physical))
+
+    changed = None if pa.types.is_fixed_size_list(kind) else change_fields(kind, zoned, keys=zoned)
+    if changed is not None:
+        return changed
+    stored = [next(physical, None) for _ in _leaf_types([kind])]
+    return (
+        pa.timestamp(kind.unit, "UTC") if stored == [Physical.INT96] and pa.types.is_timestamp(kind) else kind
+    )
+
+
+def _leaf_types(kinds: Sequence[pa.DataType]) -> Iterator[pa.DataType]:
+    for kind in kinds:
+        if isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        if kind.num_fields or pa.types.is_struct(kind):
+            yield from _leaf_types([kind.field(at).type for at in range(kind.num_fields)])
+        else:
+            yield kind

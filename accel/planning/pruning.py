@@ -1,12 +1,11 @@
-"""Drop what provably does not match: files, row groups, pages; with the count of every level.
+"""Pruning: row groups of a block of files by their statistics, then the pages of what is left.
 
-A verdict is only as good as its bounds: whatever is unknown is kept.
+Pruning drops only what provably does not match: a unit whose bounds are unknown stays.
 """
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,49 +14,92 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from accel.arrays import sort_distinct
-from accel.format.bounds import chunk_bounds, page_bounds
-from accel.format.domain import Bounds
+from accel.format.bounds import chunk_bounds, joined_chunk_bounds, page_bounds
+from accel.format.domain import Bounds, Domain
+from accel.format.writers import doubts_about
 from accel.planning.handle import FileHandle
+from accel.planning.index_evidence import IndexStatements, concatenate
 from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
-from accel.planning.witness import Witnesses, together
-from accel.predicate.prune import Evidence, Verdict, prune
+from accel.predicate.prune import Verdict, prune
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
 
 __all__ = [
-    "KeptGroups",
-    "KnownTerms",
     "PageVerdicts",
+    "RemainingGroups",
+    "SharedStatistics",
     "bounds_of_pages",
+    "excluded_files",
     "group_bounds",
     "prune_pages",
     "prune_row_groups",
 ]
 
-KeptGroups: TypeAlias = "Sequence[tuple[int, bool]]"
+RemainingGroups: TypeAlias = "Sequence[tuple[int, bool]]"
 """Row groups that statistics leave, in order, each with whether all of its rows are known to match."""
-KnownTerms: TypeAlias = "dict[tuple[int, ...], tuple[object, list[pa.Scalar], Evidence]]"
-"""What partition values prove of single terms, by the term's identity and theirs."""
+
+_ColumnBounds: TypeAlias = "dict[tuple[str, ...], Bounds]"
+
+# Longer footers, in bytes, are not copied to be read together with others.
+_LONGEST_FOOTER = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PageVerdicts:
-    """What page bounds prove for the rows of one row group."""
+# -- row groups --------------------------------------------------------------------------------------
 
-    rows: RowSelection
-    """Rows that may match."""
-    sure: RowSelection
-    """Those of them that are known to."""
+
+class SharedStatistics:
+    """The chunk bounds of several files, one file's row groups after the other's.
+
+    Python's garbage collector visits every object of every cached file; these are a few objects for all of them. Each
+    file refers to its statistics and knows where its own start.
+    """
+
+    __slots__ = ("bounds", "num_files", "rows", "starts")
+
+    def __init__(self, handles: Sequence[FileHandle], rows: Int64s, bounds: dict[int, Bounds]) -> None:
+        self.num_files = len(handles)
+        self.rows = rows
+        """The rows of each row group."""
+        self.starts = _group_starts(handles)
+        """The first row group of each file."""
+        self.bounds = bounds
+        """By leaf."""
+        for handle, start in zip(handles, self.starts.tolist(), strict=True):
+            handle.statistics, handle.statistics_start = self, start
+            if handle.has_view:
+                for leaf in bounds:
+                    handle.view.chunk_bounds.pop(leaf, None)
+
+    def of(self, handle: FileHandle, leaf: int) -> Bounds | None:
+        """The bounds of one file's chunks."""
+        found = self.bounds.get(leaf)
+        if found is None:
+            return None
+        return found.part(handle.statistics_start, handle.statistics_start + handle.num_row_groups)
+
+    def holds(self, handles: Sequence[FileHandle]) -> bool:
+        """Whether they are those of exactly these files, in this order."""
+        if len(handles) != self.num_files:
+            return False
+        starts: list[int] = self.starts.tolist()
+        return [handle.statistics_start if handle.statistics is self else -1 for handle in handles] == starts
+
+
+def _group_starts(handles: Sequence[FileHandle]) -> Int64s:
+    """The first row group of each file, where one file's row groups follow the other's."""
+    counts = np.array([handle.num_row_groups for handle in handles], np.int64)
+    starts: Int64s = np.cumsum(counts) - counts
+    return starts
 
 
 def group_bounds(handle: FileHandle, leaf: int, *, kind: pa.DataType) -> Bounds:
-    """What the statistics say of one column, by row group."""
+    """The statistics of one column, by row group."""
     view = handle.view
     bounds = view.chunk_bounds.get(leaf)
     if bounds is None:
-        bounds = None if handle.shelf is None else handle.shelf.of(handle, leaf)
+        bounds = None if handle.statistics is None else handle.statistics.of(handle, leaf)
         if bounds is None:
             bounds = chunk_bounds(view.metadata, leaf, arrow_type=kind)
         view.chunk_bounds[leaf] = bounds
@@ -67,23 +109,130 @@ def group_bounds(handle: FileHandle, leaf: int, *, kind: pa.DataType) -> Bounds:
 def prune_row_groups(handle: FileHandle, query: FileQuery) -> npt.NDArray[np.int8]:
     """One `Verdict` a row group, from chunk statistics and constants."""
     metadata = handle.metadata
-    n = metadata.num_row_groups
     if query.bound is None:
-        return np.full(n, Verdict.ALL, np.int8)
+        return np.full(metadata.num_row_groups, Verdict.ALL, np.int8)
     bounds = {path: group_bounds(handle, leaf, kind=kind) for path, leaf, kind in query.prunable}
-    if query.constants:
-        from accel.predicate.prune import constant_bounds
+    return _judge(query, bounds, metadata.group_rows)
 
-        bounds |= {path: constant_bounds(v, metadata.group_rows) for path, v in query.constants.items()}
-    verdicts = prune(query.bound, bounds, n).verdicts()
-    verdicts[metadata.group_rows == 0] = Verdict.NONE
+
+def excluded_files(handles: Sequence[FileHandle], query: FileQuery) -> list[bool]:
+    """Whether `prune_row_groups` drops all row groups, for each file of a block.
+
+    Parameters
+    ----------
+    handles : sequence of FileHandle
+        Files of the schema that `query` was compiled for.
+    query : FileQuery
+        The same for all of them, constants included.
+    """
+    excluded = [query.bound is not None and not handle.num_row_groups for handle in handles]
+    if query.bound is None:
+        return excluded
+    blocks: dict[object, list[int]] = {}
+    forms: dict[int, object] = {}
+    for place, handle in enumerate(handles):
+        if excluded[place]:
+            continue
+        if handle.footer_bytes > _LONGEST_FOOTER:
+            blocks[place] = [place]
+            continue
+        shared = handle.shared
+        form = forms.get(id(shared))
+        if form is None:
+            form = forms[id(shared)] = _form(handle, query)
+        blocks.setdefault(form, []).append(place)
+    for places in blocks.values():
+        some = [handles[place] for place in places]
+        for place, verdict in zip(places, _excluded(some, query), strict=True):
+            excluded[place] = verdict
+            if verdict and handles[place].statistics is not None:
+                handles[place].fold()
+    return excluded
+
+
+def _form(handle: FileHandle, query: FileQuery) -> object:
+    """Equal for files whose bounds of the predicate's columns are read alike: of one schema, order and trust."""
+    shared = handle.shared
+    columns = [
+        (int(shared.column_orders[leaf]), doubts_about(shared, leaf, arrow_type=kind))
+        for _, leaf, kind in query.prunable
+    ]
+    return id(shared.schema), *columns
+
+
+def _excluded(handles: Sequence[FileHandle], query: FileQuery) -> list[bool]:
+    """Whether each file is excluded; all are of one form, and none is without row groups."""
+    if len(handles) == 1:
+        return [bool((prune_row_groups(handles[0], query) == Verdict.NONE).all())]
+    statistics = handles[0].statistics
+    if statistics is not None and not statistics.holds(handles):
+        statistics = None
+    by_leaf = {} if statistics is None else statistics.bounds
+    missing = {leaf: kind for _, leaf, kind in query.prunable if leaf not in by_leaf}
+    if missing:
+        packed = [handle.pack() for handle in handles]
+        found = {leaf: joined_chunk_bounds(packed, leaf, arrow_type=kind) for leaf, kind in missing.items()}
+        if any(b.domain is Domain.INTEGER and b.lower.dtype == object for b in found.values()):
+            # A file has integers that fit no fixed width: each file is judged with the width of its own.
+            return [verdict for handle in handles for verdict in _excluded([handle], query)]
+        by_leaf = by_leaf | found
+    if statistics is None:
+        rows, starts = np.concatenate([handle.group_rows for handle in handles]), _group_starts(handles)
+    else:
+        rows, starts = statistics.rows, statistics.starts
+    if missing:
+        SharedStatistics(handles, rows, by_leaf)
+    bounds = {path: by_leaf[leaf] for path, leaf, _ in query.prunable}
+    remain = _judge(query, bounds, rows) != Verdict.NONE
+    return [not any_remains for any_remains in np.logical_or.reduceat(remain, starts).tolist()]
+
+
+def _judge(query: FileQuery, bounds: _ColumnBounds, rows: Int64s) -> npt.NDArray[np.int8]:
+    """One `Verdict` for each of some row groups, whichever files they are of."""
+    if query.bound is None:
+        raise TypeError("there is no predicate")
+    _add_constants(bounds, query, rows)
+    verdicts = prune(query.bound, bounds, len(rows)).verdicts()
+    verdicts[rows == 0] = Verdict.NONE
     return verdicts
 
 
+def _add_constants(bounds: _ColumnBounds, query: FileQuery, rows: Int64s) -> None:
+    """Add the columns that have one value in all rows, for units of so many rows."""
+    if query.constants:
+        from accel.predicate.prune import constant_bounds
+
+        for path, value in query.constants.items():
+            bounds[path] = constant_bounds(value, rows)
+
+
+# -- pages -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PageVerdicts:
+    """What page bounds prove for the rows of one row group."""
+
+    rows: RowSelection
+    """Rows that may match."""
+    sure: RowSelection
+    """Those of them that are known to match."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stretches:
+    """The stretches of one row group's rows that are judged, and the bounds of each."""
+
+    row_group: int
+    num_rows: int
+    first_rows: Int64s
+    bounds: _ColumnBounds
+
+
 def prune_pages(
-    handle: FileHandle, query: FileQuery, *, groups: Sequence[int], witnesses: Witnesses
+    handle: FileHandle, query: FileQuery, *, groups: Sequence[int], evidence: IndexStatements
 ) -> list[PageVerdicts]:
-    """Which rows of some row groups may match, from the column indexes that the handle holds, and witnesses.
+    """Which rows of some row groups may match, from the column indexes in memory and the evidence of other indexes.
 
     Pages of different columns do not align, so the rows are cut wherever any of them starts a page,
     and each stretch is judged by the bounds of the pages that it lies in.
@@ -93,19 +242,24 @@ def prune_pages(
         return [PageVerdicts(rows, rows) for rows in every]
     if not groups:
         return []
-    cut = [_cut(handle, query, group, witnesses) for group in groups]
-    bounds = cut[0].bounds if len(cut) == 1 else _join(handle, cut)
-    if bounds is None:  # what cannot be compared at once
-        return [
-            found
-            for group in groups
-            for found in prune_pages(handle, query, groups=[group], witnesses=witnesses)
-        ]
-    sizes = [len(one.cuts) for one in cut]
-    witness = together([(witnesses.of_rows(one.row_group, one.cuts), len(one.cuts)) for one in cut])
+    cut = [_cut(handle, query, group, evidence) for group in groups]
+    bounds: _ColumnBounds = {}
+    for path in cut[0].bounds:
+        parts = [one.bounds[path] for one in cut]
+        if len(cut) > 1 and not Bounds.joinable(parts):  # these cannot be compared at once
+            return [
+                found
+                for group in groups
+                for found in prune_pages(handle, query, groups=[group], evidence=evidence)
+            ]
+        bounds[path] = parts[0] if len(cut) == 1 else Bounds.join(parts)
+    sizes = [len(one.first_rows) for one in cut]
+    witness = concatenate(
+        [(evidence.of_rows(one.row_group, one.first_rows), len(one.first_rows)) for one in cut]
+    )
     verdicts = prune(query.bound, bounds, sum(sizes), index_evidence=witness).verdicts()
-    kept, sure = verdicts != Verdict.NONE, verdicts == Verdict.ALL
-    all_kept, any_sure = bool(kept.all()), bool(sure.any())
+    may, sure = verdicts != Verdict.NONE, verdicts == Verdict.ALL
+    all_may, any_sure = bool(may.all()), bool(sure.any())
     out = []
     stop = 0
     for one, size in zip(cut, sizes, strict=True):
@@ -113,9 +267,9 @@ def prune_pages(
         out.append(
             PageVerdicts(
                 RowSelection.all(one.num_rows)
-                if all_kept
-                else RowSelection.from_units(one.cuts, one.num_rows, keep=kept[start:stop]),
-                RowSelection.from_units(one.cuts, one.num_rows, keep=sure[start:stop])
+                if all_may
+                else RowSelection.from_units(one.first_rows, one.num_rows, keep=may[start:stop]),
+                RowSelection.from_units(one.first_rows, one.num_rows, keep=sure[start:stop])
                 if any_sure
                 else RowSelection.none(),
             )
@@ -123,71 +277,38 @@ def prune_pages(
     return out
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Cut:
-    """The stretches of one row group that are judged, and what is known of each."""
-
-    row_group: int
-    num_rows: int
-    cuts: Int64s
-    """The first row of each."""
-    bounds: dict[tuple[str, ...], Bounds]
-    as_held: bool
-    """Bounds of pages are the handle's own."""
-
-
-def _cut(handle: FileHandle, query: FileQuery, row_group: int, witnesses: Witnesses) -> _Cut:
-    view = handle.view
-    num_rows = view.metadata.group_rows.item(row_group)
+def _cut(handle: FileHandle, query: FileQuery, row_group: int, evidence: IndexStatements) -> _Stretches:
+    num_rows = handle.metadata.group_rows.item(row_group)
     paged: dict[tuple[str, ...], tuple[Int64s, Bounds]] = {}
-    whole: dict[tuple[str, ...], Bounds] = {}
+    whole: _ColumnBounds = {}
     for path, leaf, kind in query.prunable:
         found = bounds_of_pages(handle, leaf, kind=kind, row_group=row_group)
         if found is None:
             whole[path] = group_bounds(handle, leaf, kind=kind).take(np.array([row_group], np.int64))
         else:
             paged[path] = found
-    starts = [*(first for first, _ in paged.values()), *witnesses.cuts(row_group)]
+    starts = [*(first for first, _ in paged.values()), *evidence.cuts(row_group)]
     aligned = bool(starts) and all(
         other is starts[0] or np.array_equal(starts[0], other) for other in starts[1:]
     )
     cuts = starts[0] if aligned else sort_distinct(np.concatenate([np.zeros(1, np.int64), *starts]))
-    bounds: dict[tuple[str, ...], Bounds] = {
+    bounds: _ColumnBounds = {
         path: b if aligned else b.take(np.searchsorted(first, cuts, side="right") - 1)
         for path, (first, b) in paged.items()
     }
     bounds |= {path: b.take(np.zeros(len(cuts), np.int64)) for path, b in whole.items()}
     if query.constants:
-        from accel.predicate.prune import constant_bounds
-
-        lengths = np.diff(np.append(cuts, num_rows))
-        bounds |= {path: constant_bounds(value, lengths) for path, value in query.constants.items()}
-    return _Cut(row_group, num_rows, cuts, bounds, aligned)
-
-
-def _join(handle: FileHandle, cut: Sequence[_Cut]) -> dict[tuple[str, ...], Bounds] | None:
-    """Each column's bounds one after the other; None where they are not of one kind."""
-    out, joined_bounds = {}, handle.joined_bounds
-    as_held = all(one.as_held for one in cut)
-    for path in cut[0].bounds:
-        parts = [one.bounds[path] for one in cut]
-        known = joined_bounds.get(path)
-        # The next question often is about the same row groups.
-        if known is not None and len(known[0]) == len(parts) and all(map(operator.is_, known[0], parts)):
-            out[path] = known[1]
-            continue
-        if not Bounds.joinable(parts):
-            return None
-        joined = out[path] = Bounds.join(parts)
-        if as_held:
-            joined_bounds[path] = (parts, joined)
-    return out
+        _add_constants(bounds, query, np.diff(np.append(cuts, num_rows)))
+    return _Stretches(row_group, num_rows, cuts, bounds)
 
 
 def bounds_of_pages(
     handle: FileHandle, leaf: int, *, kind: pa.DataType, row_group: int
 ) -> tuple[Int64s, Bounds] | None:
-    """Where the pages of one chunk start, and what the column index says of each; None where one half is not at hand."""
+    """Where the pages of one chunk start, and their bounds by the column index.
+
+    None where the column index or the offset index is not in memory.
+    """
     view = handle.view
     offsets = view.offset_indexes.get((row_group, leaf))
     index = view.column_indexes.get((row_group, leaf))
@@ -201,51 +322,3 @@ def bounds_of_pages(
         bounds = page_bounds(view.metadata, leaf, index, rows, arrow_type=kind, chunk=chunk)
         view.page_bounds[(row_group, leaf)] = bounds
     return offsets.first_row, bounds
-
-
-def partition_evidence(
-    where: object, partition: Mapping[str, pa.Scalar], *, known: KnownTerms | None = None
-) -> Evidence:
-    """What the partition values alone prove, before any file's schema is known.
-
-    Terms over other columns are unknown. Used to avoid opening files; it is checked again with the
-    schema, since a column of the file of the same name wins. `known` takes what each term comes to, for the next
-    partition that has the same scalar objects for the term's columns.
-    """
-    from accel.predicate import expr as e
-    from accel.predicate.bind import bind
-    from accel.predicate.prune import constant_bounds
-
-    terms: KnownTerms = {} if known is None else known
-
-    def judge_term(term: object, names: Sequence[str]) -> Evidence:
-        schema = pa.schema([pa.field(name, value.type) for name, value in partition.items()])
-        one = np.array([1], np.int64)
-        bounds = {(name,): constant_bounds(partition[name], one) for name in names}
-        return prune(bind(term, schema), bounds, 1)  # type: ignore[arg-type]
-
-    def judge(node: object) -> Evidence:
-        match node:
-            case e.Not():
-                return ~judge(node.operand)
-            case e.And() | e.Or():
-                parts = [judge(operand) for operand in node.operands]
-                total = parts[0]
-                for part in parts[1:]:
-                    total = total & part if isinstance(node, e.And) else total | part
-                return total
-            case _:
-                # What may be a field of the files is no partition column before their schema is known.
-                tops = [column.top_level for column in e.columns_of(node)]  # type: ignore[arg-type]
-                names = [name for name in tops if name is not None and name in partition]
-                if len(names) < len(tops):
-                    return Evidence.unknown(1)
-                scalars = [partition[name] for name in names]
-                key = id(node), *map(id, scalars)
-                told = terms.get(key)
-                if told is None:
-                    # The entry keeps them alive: their ids stay their own.
-                    told = terms[key] = node, scalars, judge_term(node, names)
-                return told[2]
-
-    return judge(where)

@@ -13,8 +13,7 @@ import pyarrow as pa
 from accel.arrays import make_scalar
 from accel.errors import AccelError, SchemaMismatchError
 from accel.format.model import ParquetSchema
-from accel.planning.instants import indexed_as_read, zoned_schema
-from accel.planning.projection import field_leaves, path_leaves
+from accel.planning.projection import field_leaves, indexed_as_read, path_leaves, zoned_schema
 
 if TYPE_CHECKING:
     from accel.predicate.bind import Bound, KeyCache
@@ -22,27 +21,26 @@ if TYPE_CHECKING:
 
 __all__ = ["FileQuery", "Question", "compile_query", "constant_fields", "with_partition"]
 
-# Schemas that a scan's files have among them, as far as they are remembered.
+# The compiled forms that a question stores, one for each file schema.
 _MOST_COMPILED = 64
-_MOST_RESULTS = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """What a scan asks, the same for all of its files."""
+    """The question of a scan, the same for all of its files."""
 
     where: Expr | None
     schema: pa.Schema
-    """Of the data set: the files' columns, then the partition columns."""
+    """The schema of the data set: the files' columns, then the partition columns."""
     output: pa.Schema
-    """Of the result."""
+    """The schema of the result."""
     partition_names: tuple[str, ...]
     """Columns whose values come from the paths. Where the scan's first file has a column of that name the
     files' columns are meant, and it is not listed here."""
     embedded: Mapping[tuple[str, ...], str] = dataclasses.field(default_factory=dict)
     """Paths of columns that an unlabelled index in the files is said to cover: "idx1" for that of DataFusion's example."""
     compiled: _Compiled = dataclasses.field(default_factory=lambda: _Compiled(), init=False, repr=False)
-    """What `compile_query` made of it, for the next file of the same schema."""
+    """The compiled forms, for the next file of the same schema."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,17 +76,17 @@ class _Compiled:
         self.bound: Bound | None = None
         """The predicate, bound to the data set's own schema."""
         self.keys: KeyCache = {}
-        """Of the predicate's lists, which may be long."""
+        """The compiled lists of the predicate, which may be long."""
         self._found: dict[int, tuple[ParquetSchema, pa.Schema, FileQuery]] = {}
         self._pickled: tuple[Bound, bytes] | None = None
         self._mark: tuple[int | None] | None = None
 
     def get(self, file_schema: ParquetSchema, arrow_schema: pa.Schema) -> FileQuery | None:
-        known = self._found.get(id(file_schema))
+        found = self._found.get(id(file_schema))
         # Arrow schemas of one Parquet schema mostly differ in their metadata only, if at all.
-        if known is None or not (known[1] is arrow_schema or known[1].equals(arrow_schema)):
+        if found is None or not (found[1] is arrow_schema or found[1].equals(arrow_schema)):
             return None
-        return known[2]
+        return found[2]
 
     def put(self, file_schema: ParquetSchema, arrow_schema: pa.Schema, query: FileQuery) -> None:
         if len(self._found) >= _MOST_COMPILED:
@@ -158,7 +156,7 @@ def compile_query(
 
 
 def with_partition(query: FileQuery, partition: Mapping[str, pa.Scalar]) -> FileQuery:
-    """A compiled question, for a file whose path says so much."""
+    """Return a compiled question for a file with these partition values."""
     constants = {
         path: partition.get(path[0], value) if len(path) == 1 else value
         for path, value in query.constants.items()
@@ -171,7 +169,7 @@ def with_partition(query: FileQuery, partition: Mapping[str, pa.Scalar]) -> File
 
 
 def _compile(question: Question, file_schema: ParquetSchema, arrow_schema: pa.Schema, url: str) -> FileQuery:
-    """The question put to a file whose path says nothing: what it has no column for is null."""
+    """Compile a question for a file without partition values: a column that it lacks is null."""
     result = _compile_result(question, file_schema, arrow_schema, url)
     named, same = result.named, result.same
     bound: Bound | None = None
@@ -219,8 +217,7 @@ def _check_filter(
 ) -> None:
     """Raise SchemaMismatchError where a column of the predicate could not come out: what is counted by the file's own
     type, beside which a literal may mean another thing, is not what a table would hold."""
-    from accel.planning.conform import check_paths
-    from accel.planning.variants import check_variants
+    from accel.planning.conform import check_paths, check_variants
 
     bound = question.compiled.bound
     if bound is None:
@@ -240,7 +237,7 @@ def _bind(
     schema, keys = question.schema, question.compiled.keys
     if file is None:
         return bind(where, schema, key_cache=keys), {}
-    from accel.planning.overlay import conformed_columns, overlay
+    from accel.planning.conform import conformed_columns, overlay
 
     bound = bind(where, overlay(schema, file), query_schema=schema, key_cache=keys)
     return bound, conformed_columns(bound, schema, file=file)
@@ -248,11 +245,8 @@ def _bind(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Result:
-    """What a question's result takes of a file, whatever its predicate."""
+    """The part of a compiled question that does not depend on the predicate."""
 
-    of: tuple[ParquetSchema, pa.Schema, pa.Schema, pa.Schema]
-    """The file's schemas, the data set's and the result's."""
-    partition_names: tuple[str, ...]
     named: tuple[pa.Field, ...]
     """The file's columns that are meant."""
     names: frozenset[str]
@@ -262,27 +256,14 @@ class _Result:
     constants: Mapping[str, pa.Scalar]
 
 
-# The last ones, by the result's schema object: of lookups in a file only the predicates differ.
-_results: dict[int, _Result] = {}
-
-
 def _compile_result(
     question: Question, file_schema: ParquetSchema, arrow_schema: pa.Schema, url: str
 ) -> _Result:
-    of = (file_schema, arrow_schema, question.schema, question.output)
-    known = _results.get(id(question.output))
-    if (
-        known is not None
-        and all(a is b for a, b in zip(known.of, of, strict=True))
-        and known.partition_names == question.partition_names
-    ):
-        return known
     named = tuple(f for f in arrow_schema if f.name not in question.partition_names)
     # Most files have the data set's columns, all of them and of its types.
     same = arrow_schema.equals(question.schema)
     if not same:
-        from accel.planning.conform import check_schema
-        from accel.planning.variants import check_variants
+        from accel.planning.conform import check_schema, check_variants
 
         have = pa.schema(named)
         check_variants(have, question.schema, names=question.output.names, url=url)
@@ -296,12 +277,7 @@ def _compile_result(
             leaves.update(field_leaves(file_schema, arrow_schema, field.name, field.type))
         else:
             constants[field.name] = make_scalar(None, field.type)
-    if len(_results) >= _MOST_RESULTS:
-        _results.clear()
-    found = _Result(of, question.partition_names, named, names, same, tuple(sorted(leaves)), constants)
-    # The entry keeps its schemas alive: their ids stay their own.
-    _results[id(question.output)] = found
-    return found
+    return _Result(named, names, same, tuple(sorted(leaves)), constants)
 
 
 def _prunable(

@@ -168,7 +168,7 @@ class RowSelection:
         return RowSelection(self.starts[keep], stops[keep])
 
     def refine(self, mask: Bools) -> RowSelection:
-        """Of the selected rows, taken in order, those whose place in `mask` is set."""
+        """Return the selected rows whose place, in order, is set in `mask`."""
         inner = RowSelection.from_mask(mask)
         if not inner:
             return RowSelection.none()

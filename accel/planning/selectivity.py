@@ -1,20 +1,18 @@
-"""How many rows a predicate is expected to leave: a guess, for choosing how to read, never for what.
-
-From embedded sketches where a column has one, else from chunk statistics and rules of thumb. Nothing here may drop
-a row; a wrong guess costs a round trip, or bytes.
-"""
+"""How the values of a column lie in one row group, as far as its statistics tell: for guesses, never for a verdict."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from accel.format.domain import Bounds, Domain
 from accel.indexes.question import question_of
 from accel.indexes.sketch import ParsedSketch
 from accel.planning.handle import FileHandle
 from accel.planning.query import FileQuery
-from accel.planning.spread import BELOW, EQUAL, Spread, place_of, spread_of
 from accel.predicate.atoms import (
     Against,
     AllOf,
@@ -32,7 +30,88 @@ from accel.predicate.atoms import (
     Truth,
 )
 
-__all__ = ["Selectivity"]
+if TYPE_CHECKING:
+    from accel.planning.handle import FileView
+
+__all__ = [
+    "BELOW",
+    "EQUAL",
+    "Selectivity",
+    "Spread",
+    "place_of",
+    "spread_of",
+]
+
+EQUAL = 0.02
+"""The fraction of values that equal another, where nothing is known."""
+BELOW = 0.3
+"""The fraction of values on one side of another, where nothing is known."""
+# The leading bytes of a text that place it on the number line.
+_PLACE_BYTES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The values of one column in one row group, between two bounds."""
+
+    nulls: float
+    """The fraction of nulls."""
+    values: int
+    lower: float | None
+    upper: float | None
+    discrete: bool
+    """Values are whole numbers: a range holds no more distinct ones than it is wide."""
+
+    def equal(self) -> float:
+        """The fraction of the values that equal a given one."""
+        if self.discrete and self.lower is not None and self.upper is not None:
+            width = self.upper - self.lower + 1
+            return 1.0 / max(1.0, min(width, self.values))
+        return EQUAL
+
+    def below(self, at: float) -> float:
+        """The fraction of the values that are not above a point."""
+        lower, upper = self.lower, self.upper
+        if lower is None or upper is None or not math.isfinite(upper - lower):
+            return BELOW
+        if upper <= lower:
+            return 1.0 if at >= lower else 0.0
+        return min(1.0, max(0.0, (at - lower) / (upper - lower)))
+
+
+def spread_of(view: FileView, row_group: int, leaf: int | None) -> Spread:
+    """Return the spread of a leaf's chunk; without a leaf, or statistics in memory, one that holds for any column."""
+    rows = view.metadata.group_rows.item(row_group)
+    bounds = None if leaf is None else view.chunk_bounds.get(leaf)
+    if bounds is None:
+        return Spread(0.0, rows, None, None, False)
+    nulls = max(0, bounds.null_count.item(row_group))
+    return Spread(
+        nulls / max(1, rows),
+        rows - nulls,
+        _bound(bounds, bounds.lower, bounds.has_lower, row_group),
+        _bound(bounds, bounds.upper, bounds.has_upper, row_group),
+        bounds.domain is Domain.INTEGER or bounds.domain is Domain.BOOLEAN,
+    )
+
+
+def _bound(bounds: Bounds, values: Any, has_value: Any, row_group: int) -> float | None:
+    if bounds.domain is Domain.NONE or not has_value.item(row_group):
+        return None
+    return place_of(values.item(row_group))
+
+
+def place_of(value: Any) -> float | None:
+    """A native value on the number line, in the order of its domain; None where it has no place."""
+    if type(value) is float:
+        return value
+    if isinstance(value, bytes):
+        return float(int.from_bytes(value[:_PLACE_BYTES].ljust(_PLACE_BYTES, b"\0"), "big"))
+    try:
+        return float(value)
+    except (OverflowError, TypeError, ValueError):
+        return None
+
 
 # Rules of thumb, where nothing is known: the fraction of values that pass.
 _LIKE = 0.05
@@ -162,5 +241,5 @@ class _Guess:
             return _LIKE
         share = column.below(high) - column.below(low)
         # No more than a value, where the bounds lie apart in what is looked at of them.
-        apart = column.upper is not None and column.upper > column.lower
-        return max(share, 1.0 / max(1, column.values) if apart else column.equal())
+        distinct = column.upper is not None and column.upper > column.lower
+        return max(share, 1.0 / max(1, column.values) if distinct else column.equal())

@@ -11,11 +11,27 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from accel.options import REQUEST_SECONDS
+from accel.planning.handle import FileHandle
 from accel.planning.pages import LeafReads, Piece, PieceLeaf, PieceSize, cut_pieces
+from accel.planning.query import FileQuery
+from accel.planning.read_request import OnBadIndex
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 
-__all__ = ["Forecast", "at_once", "cut_output", "cut_task", "filter_phase", "forecast", "output_phase"]
+__all__ = [
+    "LEAST_LATE_BYTES",
+    "Forecast",
+    "Guesses",
+    "ObservedSelectivity",
+    "at_once",
+    "cut_output",
+    "cut_task",
+    "filter_phase",
+    "forecast",
+    "guess_shares",
+    "late_bytes",
+    "output_phase",
+]
 
 # Taking in a byte, however fast the network is: 1.3 to 1.7 ns of CPU were seen, without TLS.
 _RECEIVE_SECONDS = 2.0e-9
@@ -27,14 +43,14 @@ _MARGIN = 1.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What reading a task in two phases is expected to come to."""
+    """The expected I/O of a task that is read in two phases."""
 
     first_bytes: int
-    """Of the filter's columns, which are read in any case."""
+    """The bytes of the filter's columns, which are read in any case."""
     late_bytes: int
-    """Of the other columns, if all of it were read."""
+    """The bytes of the other columns, if all were read."""
     expected_bytes: int
-    """Of those, what is expected to be asked for."""
+    """The bytes of the other columns that are expected to be read."""
     pays: bool
 
 
@@ -60,10 +76,10 @@ def forecast(task: ScanTask, share: float, *, latency: float, bandwidth: float, 
         return Forecast(first_bytes=first, late_bytes=total, expected_bytes=total, pays=False)
     expected = unpacked = requests = 0.0
     for reads in late:
-        kept, runs = _expected(reads, task, doubtful, share)
-        expected += kept
+        nbytes, runs = _expected(reads, task, doubtful, share)
+        expected += nbytes
         requests += runs
-        unpacked += (reads.nbytes - kept) * reads.expansion if reads.whole else 0.0
+        unpacked += (reads.nbytes - nbytes) * reads.expansion if reads.whole else 0.0
     saved = (total - expected) * (1 / bandwidth + _RECEIVE_SECONDS) + unpacked * _DECODE_SECONDS
     cost = latency / max(1, abreast) + REQUEST_SECONDS * requests
     return Forecast(
@@ -80,13 +96,13 @@ def _expected(reads: LeafReads, task: ScanTask, doubtful: RowSelection, share: f
     if reads.whole:
         chance = 1.0 if task.sure else 1.0 - (1.0 - share) ** doubtful.count
         return reads.nbytes * chance, chance
-    held = doubtful.counts(reads.first_row, reads.stop_row)
-    kept = 1.0 - (1.0 - share) ** held
+    doubtful_rows = doubtful.counts(reads.first_row, reads.stop_row)
+    read = 1.0 - (1.0 - share) ** doubtful_rows
     if task.sure:
-        kept[task.sure.counts(reads.first_row, reads.stop_row) > 0] = 1.0
-    # A run begins with a page that is kept after one that is not.
-    runs = float(kept[0] + kept[1:] @ (1.0 - kept[:-1])) if len(kept) else 0.0
-    return float(reads.size @ kept), runs
+        read[task.sure.counts(reads.first_row, reads.stop_row) > 0] = 1.0
+    # A run begins with a page that is read after one that is not.
+    runs = float(read[0] + read[1:] @ (1.0 - read[:-1])) if len(read) else 0.0
+    return float(reads.size @ read), runs
 
 
 def cut_task(task: ScanTask, *, size: PieceSize, two_phases: bool) -> list[Piece]:
@@ -142,7 +158,7 @@ def output_phase(piece: Piece, rows: RowSelection, *, at_hand: Callable[[int, in
 
 
 def cut_output(piece: Piece, *, num_rows: int, size: PieceSize) -> list[Piece]:
-    """The second phase of a piece, cut where it is more than is to be decoded at once."""
+    """Cut the second phase of a piece where it is too large to decode at once."""
     if piece.weight <= size.of(len(piece.leaves)) or any(part.reads.whole for part in piece.leaves):
         return [piece]
     reads = [part.reads for part in piece.leaves]
@@ -166,3 +182,72 @@ def _narrowed(part: PieceLeaf, rows: RowSelection, at_hand: Callable[[int, int],
     straddles = bool(len(keep)) and int(keep[0]) == part.lo and part.carried
     carried = straddles and at_hand(reads.leaf, int(reads.ordinal[part.lo]))
     return PieceLeaf(reads.take(keep), 0, len(keep), carried)
+
+
+# An estimate from metadata weighs as much as this many observed rows.
+_GUESS_ROWS = 10_000
+
+
+@dataclass(slots=True)
+class ObservedSelectivity:
+    """How many of the rows in doubt have matched so far in a scan; only the I/O loop uses it."""
+
+    tested: int = 0
+    matched: int = 0
+
+    def add(self, *, tested: int, matched: int) -> None:
+        self.tested += tested
+        self.matched += matched
+
+    def share(self, guess: float) -> float:
+        """Return the share of rows in doubt that is expected to match: an estimate, corrected by the rows seen."""
+        return (guess * _GUESS_ROWS + self.matched) / (_GUESS_ROWS + self.tested)
+
+
+LEAST_LATE_BYTES = 256 << 10
+"""With less to leave out, a second round trip never pays."""
+
+
+def late_bytes(task: ScanTask) -> int:
+    """Bytes of the columns that only the result needs: what a second phase may leave out some of."""
+    if not task.needs_filter or not any(reads.for_filter for reads in task.reads):
+        return 0
+    return sum(reads.nbytes for reads in task.reads if not reads.for_filter)
+
+
+@dataclass(frozen=True, slots=True)
+class Guesses:
+    """The tasks of one file, with `share` set where it may matter."""
+
+    tasks: list[ScanTask]
+    guessed: list[ScanTask]
+    """The tasks that it was set for."""
+    sketched: bool
+    """Whether a sketch took part."""
+
+
+def guess_shares(
+    handle: FileHandle, query: FileQuery, *, tasks: list[ScanTask], on_bad_index: OnBadIndex
+) -> Guesses:
+    """Set the share of rows that are expected to match in the tasks of one file."""
+    open_to = [late_bytes(task) >= LEAST_LATE_BYTES for task in tasks]
+    if not any(open_to):
+        return Guesses(tasks, [], False)
+    # Selective look-ups seldom need this, so they do not pay for the import.
+    from accel.planning.embedded import Sketches
+    from accel.planning.selectivity import Selectivity
+
+    sketches, selectivity = Sketches.of(handle, query, on_bad_index), Selectivity(handle, query)
+    out: list[ScanTask] = []
+    guessed: list[ScanTask] = []
+    for task, matters in zip(tasks, open_to, strict=True):
+        if matters:
+            share = selectivity.share(
+                task.row_group,
+                doubtful=task.rows.count - task.sure.count,
+                sketches={} if sketches is None else sketches.of_group(task.row_group),
+            )
+            task = ScanTask(task.file, task.row_group, task.num_rows, task.rows, task.sure, task.reads, share)
+            guessed.append(task)
+        out.append(task)
+    return Guesses(out, guessed, sketches is not None)

@@ -98,7 +98,7 @@ class Admission:
         return sum(self.held.values()) + sum(self.pinned.values()) + nbytes <= self.limit_bytes
 
     def _is_next(self, order: Priority) -> bool:
-        """Whether nothing before it is under way but what it is a part of."""
+        """Whether no earlier piece is under way, other than the one that this piece is a part of."""
         whole = all(order < other or order[: len(other)] == other for other in self.pinned)
         return whole and all(order < other for other in self.held)
 
@@ -115,7 +115,7 @@ class Admission:
 
 @dataclass(slots=True)
 class Budget:
-    """Rows that one file may still be asked for by `limit`; None for no limit.
+    """Rows that may still be read from one file under a `limit`; None for no limit.
 
     A task without a filter spends its rows before they are read.
     """
@@ -136,7 +136,7 @@ class Budget:
 
 
 Place: TypeAlias = tuple[int, Priority]
-"""Lower goes first: filters before what their result has to be asked for, then pieces in order."""
+"""Lower goes first: filters before the columns that wait for their result, then pieces in order."""
 
 
 class PrioritySemaphore:
@@ -150,7 +150,7 @@ class PrioritySemaphore:
 
     def __init__(self, at_once: int) -> None:
         self._free = at_once
-        # Two of one place go as they came: futures have no order.
+        # Two of one place go in the order of their arrival: futures cannot be compared.
         self._arrivals = itertools.count()
         self._waiting: list[tuple[Place, int, asyncio.Future[None]]] = []
 

@@ -21,8 +21,8 @@ from accel.metrics import Metrics
 from accel.options import Int96Unit, Options
 from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
-from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.planning.opening import LEAST_TAIL, first_tail_bytes, open_file
+from accel.planning.read_request import ReadRequest, Steps, Tail, TailRequest
 from accel.ranges import Kind, ObjectId, ReadKey, Stash
 from accel.reader.shared_pages import cache_dictionary, cached_dictionary, dictionary_key
 from accel.store.client import Client
@@ -37,11 +37,11 @@ __all__ = [
 ]
 
 _ENOUGH: Final = 16
-"""Files that have to show what those of a scan take before the next are asked for no more."""
+"""Files of a scan after which the first read of the next is cut down to what these needed."""
 _LEAST_LEAN: Final = 4 << 10
 """Bytes; a shorter answer is no sooner here."""
 _WHOLE: Final = 32 << 10
-"""Bytes of a file that comes whole in any case: its data needs no other request then, in this scan and those after it."""
+"""Bytes of a file that is read whole in any case: its data then needs no other request, in this scan and later ones."""
 _ABREAST: Final = 8 << 20
 """Bytes that the first reads of all files that are opened at the same time may bring by the rule."""
 
@@ -71,7 +71,7 @@ class TailHints:
         self._cache = cache
         self._options = options
         self._worth: dict[str, int] = {}
-        """By store, once for the scan: to ask what is known of the network takes longer than all else here."""
+        """By store, looked up once for the scan: asking the network model takes longer than everything else here."""
         self._met: dict[str, _Met] = {}
         """By store."""
 
@@ -87,7 +87,7 @@ class TailHints:
         return min(usual, lean if size > _WHOLE else max(_WHOLE, lean))
 
     def _usual(self, client: Client, file: FileEntry) -> int:
-        """The same by what is known before the scan."""
+        """The length by what was learned before the scan."""
         learned, given = self._cache.get(_key(client, file)), self._options.tail_hint
         if isinstance(learned, int):
             return max(learned, given or 0)
@@ -101,7 +101,7 @@ class TailHints:
         return first_tail_bytes(file.size, worth)
 
     def learn(self, client: Client, file: FileEntry, handle: FileHandle, known: int) -> None:
-        """Note what a file took, of whose end `known` bytes were read first."""
+        """Note how many bytes of its end a file needed, of which `known` were read first."""
         size = handle.id.size
         met = self._met.get(client.token)
         if met is None:
@@ -141,7 +141,7 @@ _TAILS_SHARE = 4
 
 
 class Tails(enum.Enum):
-    """What becomes of the data at the end of files that the first read brings along with their footers."""
+    """What becomes of data that the first read of a file brings along with the footer."""
 
     DROP = "drop"
     """Tasks go elsewhere, or stay: a plan of many files would hold many tails."""
@@ -176,7 +176,7 @@ class Opener:
             {} if tails is Tails.SERVE else None
         )
         self._dropped: dict[tuple[str, str], tuple[ObjectId, int]] = {}
-        """Where the tails start that are not kept for tasks."""
+        """Where the tails start that no task reads from."""
 
     async def open(self, file: FileEntry) -> tuple[FileHandle, int]:
         """The handle of a file's current version, and the round trips it took.
@@ -218,7 +218,7 @@ class Opener:
 
     def schema_of(self, handle: FileHandle) -> pa.Schema:
         """The Arrow schema that this scan reads a file with."""
-        kin = handle.kin
+        kin = handle.shared
         if self.int96_unit == Int96Unit.NS or not holds_instants(kin.schema):
             return handle.arrow_schema
         return arrow_schema(kin.schema, kin.key_value, int96_unit=self.int96_unit)
@@ -296,12 +296,12 @@ class Opener:
         trips = 0
         try:
             need = next(steps)
-            if isinstance(need, NeedTail):
+            if isinstance(need, TailRequest):
                 tail = await self._read_tail(client, path, need.length, pin)
                 self._keep_tail(client, path, tail, self._opening)
                 trips = 1 if pin is not None or client.suffixes else 2  # its size was asked for first
                 pin = ObjectId(path, tail.size, tail.etag)
-                # Footers that come at once are not parsed in one go.
+                # Footers that arrive together are parsed with pauses between them.
                 await breathe()
                 need = steps.send(tail)
             done, more = await self._answer_all(steps, need, client, path, pin)
@@ -312,7 +312,7 @@ class Opener:
     async def drive_on(
         self,
         steps: Steps[T],
-        need: Need | NeedTail,
+        need: ReadRequest | TailRequest,
         *,
         client: Client,
         path: str,
@@ -326,16 +326,16 @@ class Opener:
     async def _answer_all(
         self,
         steps: Steps[T],
-        need: Need | NeedTail,
+        need: ReadRequest | TailRequest,
         client: Client,
         path: str,
         pin: ObjectId | None,
         seen: list[Stash | Tail] | None = None,
     ) -> tuple[T, int]:
-        """Answer all that steps still need; what they were given is added to `seen`."""
+        """Answer all that steps still need; the answers are added to `seen`."""
         trips = 0
         while True:
-            if isinstance(need, NeedTail):
+            if isinstance(need, TailRequest):
                 raise TypeError("the tail comes first")
             answer, sent = await self._answer(client, path, need, pin)
             trips += sent
@@ -355,7 +355,7 @@ class Opener:
     # -- many at a time (`openings`) -------------------------------------------------------------
 
     def begin(self, file: FileEntry) -> tuple[Client, asyncio.Future[FileHandle | None]] | None:
-        """Announce that a file is going to be opened, where nothing is known of it and nobody does it already.
+        """Announce that a file is going to be opened, unless it is cached or being opened already.
 
         Whoever else wants it meanwhile waits for the future: its handle, or None where they have to see to it.
         """
@@ -367,11 +367,11 @@ class Opener:
         return None if flight is None else (client, flight)
 
     def end(self, flight: asyncio.Future[FileHandle | None], handle: FileHandle | None) -> None:
-        """What `begin` announced has come to a handle, or is for others to see to."""
+        """End what `begin` announced: with a handle, or with None where others have to open the file."""
         self._cache.single_flight.land(flight, value=handle)
 
     def keeps(self, client: Client) -> bool:
-        """Whether there is a disk that metadata of a store's files is kept on."""
+        """Whether metadata of a store's files is cached on disk."""
         return self._cache.disk_for(client.token) is not None
 
     async def recall(self, client: Client, file: FileEntry) -> tuple[FileHandle, int] | None:
@@ -379,7 +379,7 @@ class Opener:
         return await self.freshness.load(client, file, self.steps(file, self._hints.of(client, file)))
 
     async def keep(self, client: Client, handle: FileHandle, seen: list[Stash | Tail]) -> None:
-        """Put on disk, if there is one, what a file was opened by."""
+        """Write the bytes that a file was opened by to the disk cache, if there is one."""
         await self.freshness.store(client, handle, seen)
 
     async def fetch_tail(self, client: Client, file: FileEntry, *, hint: int) -> Tail:
@@ -395,7 +395,7 @@ class Opener:
         self._cache.put(file_key(client.token, file.path), handle, handle.nbytes)
 
     def keep_tail(self, client: Client, file: FileEntry, tail: Stash | Tail, *, among: int) -> None:
-        """Have a task read from what came with a file's footer, where there is room for that of so many files."""
+        """Let tasks read from the tail that came with a file's footer, where memory allows that for so many files."""
         if isinstance(tail, Tail):
             self._keep_tail(client, file.path, tail, among)
 
@@ -403,7 +403,9 @@ class Opener:
         """An error that says which file it is of, as the user knows it."""
         return error.of(file.url) if isinstance(error, AccelError) else error
 
-    async def _answer(self, client: Client, path: str, need: Need, pin: ObjectId | None) -> tuple[Stash, int]:
+    async def _answer(
+        self, client: Client, path: str, need: ReadRequest, pin: ObjectId | None
+    ) -> tuple[Stash, int]:
         """The wanted bytes, dictionary pages from the cache where they were met before; and round trips."""
         cached: dict[ReadKey, memoryview] = {}
         keys: dict[ReadKey, tuple[object, ...]] = {}
@@ -439,7 +441,7 @@ class Opener:
         return found[1:] if found is not None and found[0] == handle.id else None
 
     def dropped_from(self, client: Client, file: ObjectId) -> int | None:
-        """Where what the first read of a version brought along starts, if it was read here and is not kept."""
+        """Where the tail of a version starts that was read here and that no task reads from; None where there is none."""
         found = self._dropped.get((client.token, file.path))
         return found[1] if found is not None and found[0] == file else None
 

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from accel.errors import ParquetFormatError
-from accel.planning.neighbours import neighbours
 from accel.planning.pages import Piece, PieceLeaf, PieceSize, cut_pieces
 from accel.planning.selection import RowSelection
-from accel.planning.task import ScanTask
+from accel.planning.task import ScanTask, adjacent_tasks
 from accel.planning.two_phase import at_once, cut_output, cut_task, filter_phase, output_phase
 from accel.ranges import ReadKey, Want
 from accel.reader.admission import Permit
@@ -63,7 +62,7 @@ async def read_piece(
 
 
 def recall_piece(reader: Reader, reads: TaskReads, piece: Piece) -> list[pa.RecordBatch] | None:
-    """The batches of one piece, if they are kept."""
+    """The batches of one piece, if the result cache has them."""
     kept = reads.result.get_piece(piece)
     if kept is None:
         return None
@@ -76,7 +75,7 @@ def recall_piece(reader: Reader, reads: TaskReads, piece: Piece) -> list[pa.Reco
 async def decode_read(
     reader: Reader, task: ScanTask, reads: TaskReads, read: PieceRead, *, permit: Permit | None = None
 ) -> tuple[list[pa.RecordBatch], int]:
-    """The second half of `read_piece`: what was fetched of it, decoded."""
+    """Decode what was fetched of a piece: the second half of `read_piece`."""
     piece = read.piece
     doubtful = piece.rows.count - piece.sure.count
     found: list[RowSelection] | None = [] if doubtful and reads.remembers else None
@@ -96,7 +95,7 @@ async def filter_piece(
     size: PieceSize,
     permit: Permit | None = None,
 ) -> tuple[PieceRead, list[Piece]]:
-    """The first phase of a piece: what came of it that the result needs too, and what is left to be read."""
+    """Read the first phase of a piece; returns the pages of it that the result needs too, and the pieces left to read."""
     first = await reads.fetch(filter_phase(piece))
     rows, first = await _decoded(reads, first, partial(reader.match, task), permit)
     _see(reader, piece, rows.count)
@@ -127,7 +126,7 @@ async def finish_piece(
     part: Piece,
     permit: Permit | None = None,
 ) -> tuple[list[pa.RecordBatch], int]:
-    """The second phase of a piece, or a part of it; and the round trips that both took."""
+    """Read the second phase of a piece, or a part of it; returns its batches, and the round trips of both phases."""
     rest = await reads.fetch(part)
     whole = _join_phases(first, rest, part.rows)
     batches, read = await _decoded(reads, whole, partial(reader.decode, task), permit)
@@ -138,7 +137,7 @@ async def finish_piece(
 async def narrow_task(reader: Reader, task: ScanTask, *, reads: TaskReads, size: PieceSize) -> ScanTask:
     """Read the filter's chunks, which have no offset index, and cut the task down to the rows that match.
 
-    What came stays at hand; chunks of other columns are still to be read whole, unless no row is left.
+    The chunks that were read stay with the task; those of other columns are still to be read, unless no row is left.
     """
     filters = replace(task, reads=tuple(leaf for leaf in task.reads if leaf.for_filter))
     located = await reads.over(filters).fetch_chunks()
@@ -158,7 +157,7 @@ async def narrow_task(reader: Reader, task: ScanTask, *, reads: TaskReads, size:
 
 
 def _see(reader: Reader, read: Piece | ScanTask, matched: int) -> None:
-    """Have it known for what comes next how many of the rows that were read match."""
+    """Note how many of the rows that were read match, for the forecasts of later tasks."""
     sure = read.sure.count
     reader.seen.add(tested=read.rows.count - sure, matched=matched - sure)
 
@@ -169,7 +168,7 @@ async def _decoded(
     decode: Callable[[PieceRead], Awaitable[T]],
     permit: Permit | None = None,
 ) -> tuple[T, PieceRead]:
-    """What was fetched, decoded; once more where that shows that a dictionary is needed after all."""
+    """Decode what was fetched; once more where that shows that a dictionary page is needed after all."""
     try:
         if permit is None:
             return await decode(read), read
@@ -183,7 +182,7 @@ async def _decoded(
 
 
 def _join_phases(first: PieceRead, rest: PieceRead, rows: RowSelection) -> PieceRead:
-    """Both phases as one piece, of the rows that match."""
+    """Both phases as one piece, with the rows that match."""
     parts: list[PieceLeaf] = list(rest.piece.leaves)
     leaves: dict[int, LeafBytes] = dict(rest.leaves)
     for part in first.piece.leaves:
@@ -201,7 +200,7 @@ _LEAST = 4
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """One of several tasks that are read as if they were one piece: it is a single piece by itself."""
+    """One of several tasks that are read together: a single piece by itself."""
 
     task: ScanTask
     reads: TaskReads
@@ -210,23 +209,23 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """Tasks of neighbouring row groups that are read as if they were one piece."""
+    """Tasks of neighbouring row groups that are read as one piece."""
 
     each: Sequence[Neighbour]
 
     @property
     def held_bytes(self) -> int:
-        """See `Piece`; as of it all."""
+        """See `Piece`; the sum over all tasks."""
         return sum(one.piece.held_bytes for one in self.each)
 
     @property
     def weight(self) -> float:
-        """See `Piece`; as of it all."""
+        """See `Piece`; the sum over all tasks."""
         return sum(one.piece.weight for one in self.each)
 
     @property
     def sure_rows(self) -> int:
-        """Rows that are known to match."""
+        """Rows that match without a filter."""
         return sum(one.task.sure.count for one in self.each)
 
 
@@ -234,7 +233,7 @@ def join_neighbours(
     reader: Reader, tasks: Sequence[ScanTask], *, abreast: int, size: PieceSize
 ) -> Iterator[Neighbours | ScanTask]:
     """The tasks of one file in order: those of small neighbouring row groups joined, the others by themselves."""
-    for some in neighbours(tasks):
+    for some in adjacent_tasks(tasks):
         joined = _joined(reader, some, abreast=abreast, size=size)
         if joined is None:
             yield from some
@@ -243,7 +242,7 @@ def join_neighbours(
 
 
 def _joined(reader: Reader, tasks: Sequence[ScanTask], *, abreast: int, size: PieceSize) -> Neighbours | None:
-    """None where each is to be read by itself: one takes two phases or several pieces, or they come to more than a piece."""
+    """The tasks joined; None where one of them takes two phases or several pieces, or all are more than one piece."""
     if len(tasks) == 1:
         return None
     each: list[Neighbour] = []
@@ -264,7 +263,7 @@ def _joined(reader: Reader, tasks: Sequence[ScanTask], *, abreast: int, size: Pi
 async def read_neighbours(
     reader: Reader, joined: Neighbours, *, permit: Callable[[], Permit]
 ) -> tuple[list[pa.RecordBatch], int]:
-    """The batches of all of them, in order, and the round trips that they took."""
+    """Read all of them; returns their batches in order, and the round trips that they took."""
     stacks = [(stack, _kept(reader, stack)) for stack in _stacks(joined.each)]
     left = [one for stack, kept in stacks if kept is None for one in stack]
     lacking = [one.reads.lacking(one.piece) for one in left]
@@ -302,7 +301,7 @@ def _longest(lacking: Iterable[Sequence[Want]]) -> list[Want]:
 
 
 def _kept(reader: Reader, stack: Sequence[Neighbour]) -> list[pa.RecordBatch] | None:
-    """The batches of a neighbour that is decoded by itself, if they are kept."""
+    """The batches of a neighbour that is decoded by itself, if the result cache has them."""
     return recall_piece(reader, stack[0].reads, stack[0].piece) if len(stack) == 1 else None
 
 

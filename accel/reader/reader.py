@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from accel.cache.cache import Cache, file_key
+from accel.coalesce import Merging, RequestShape
 from accel.decode.calls import DecodePiece, DecodeStack, MatchPiece
 from accel.decode.pool import DecodePool
 from accel.decode.stored import bare_page
@@ -20,17 +21,14 @@ from accel.errors import AccelError, IndexFormatError
 from accel.format.model import SchemaElement
 from accel.metrics import Metrics
 from accel.options import Options, Phases
-from accel.planning.coalesce import Merging, RequestShape
 from accel.planning.file_entry import FileEntry
-from accel.planning.filing import FilePlan, plan_file
+from accel.planning.file_planner import FilePlan, plan_file
 from accel.planning.handle import FileHandle
-from accel.planning.need import OnBadIndex, Steps
 from accel.planning.query import Question
-from accel.planning.seen import Seen
+from accel.planning.read_request import OnBadIndex, Steps
 from accel.planning.selection import RowSelection
-from accel.planning.shares import LEAST_LATE_BYTES, late_bytes
-from accel.planning.task import ScanTask
-from accel.planning.task_files import describe_file
+from accel.planning.task import ScanTask, describe_file
+from accel.planning.two_phase import LEAST_LATE_BYTES, ObservedSelectivity, late_bytes
 from accel.reader.opener import Opener, Tails
 from accel.reader.task_reads import PieceRead, TaskReads
 from accel.store.client import Client
@@ -46,7 +44,7 @@ T = TypeVar("T")
 
 # Pieces of local files that are under way beyond those that are being decoded.
 _LOCAL_AHEAD = 2
-# Bytes in doubt; about fewer no index is asked: what it says has to be parsed, too.
+# Bytes in doubt; for fewer no index is read, as its answer has to be parsed too.
 _LEAST_PROBED = 1 << 20
 # Bytes of all wanted chunks of a file; fewer are read whole: to learn which of their pages are wanted takes longer.
 _WHOLE_BYTES = 8 << 10
@@ -90,9 +88,9 @@ class Reader:
         self.options = options
         self.metrics = metrics
         self.num_files = 1
-        """Of the scan, which wait for their indexes at the same time."""
+        """Files of the scan: they wait for their indexes at the same time."""
         self._learns = learns
-        self.seen = Seen()
+        self.seen = ObservedSelectivity()
         # Versions that were current by then, give or take the cache's `max_age`, stand for the whole run.
         self._started = time.monotonic()
         self._shapes: dict[str, RequestShape] = {}
@@ -132,7 +130,8 @@ class Reader:
         return max(_LEAST_PROBED, self._client_for(root).network.trip_bytes // max(1, self.num_files))
 
     def came_along_from(self, task: ScanTask) -> int | None:
-        """Where what came with the footer of a task's file starts, and is not kept for the task; None where nothing is known."""
+        """Where the bytes start that came with the footer of a task's file, and that the task does not read from; None where there
+        are none."""
         return self._opener.dropped_from(self._client_for(task.file.root), task.file.id)
 
     async def plan(
@@ -177,7 +176,7 @@ class Reader:
         except AccelError as error:
             raise error.of(file.url) from error.__cause__
         finally:
-            # Also by what it came to before it failed, or was cancelled.
+            # Planning that failed or was cancelled may have read indexes as well.
             if handle.has_grown(read=trips > 0):
                 self._cache.reweigh(file_key(client.token, file.path), handle, handle.weigh())
         return plan, trips
@@ -229,9 +228,9 @@ class Reader:
         # Another scan may have found out meanwhile.
         if not handle.distrusted:
             handle.distrusted = True
-            handle.offset_indexes.clear()
-            handle.column_indexes.clear()
-            handle.page_bounds.clear()
+            handle.view.offset_indexes.clear()
+            handle.view.column_indexes.clear()
+            handle.view.page_bounds.clear()
             if handle.remembered is not None:
                 handle.remembered.forget()
                 handle.remembered = None
@@ -265,16 +264,16 @@ class Reader:
         )
 
     def merging(self, task: ScanTask, forecast: Forecast | None, *, abreast: int) -> Merging:
-        """How the ranges of a task become requests: by what was known of the network when this run first asked."""
+        """How the ranges of a task become requests, by the network as it was measured when this run began."""
         shape = self._shapes.get(task.file.root)
         if shape is None:
             shape = self._shapes[task.file.root] = self._client_for(task.file.root).shape()
-        # In two phases it is the first that comes in long ranges.
+        # In two phases, the first one has the long ranges.
         nbytes = task.nbytes if forecast is None else forecast.first_bytes
         return shape.merging(nbytes * abreast, reads=abreast)
 
     def forecast(self, task: ScanTask, *, abreast: int) -> Forecast | None:
-        """What reading a task in two phases is expected to come to; None where it is read in one."""
+        """The forecast for reading a task in two phases; None where it is read in one."""
         if self.options.phases == Phases.ONE:
             return None
         late = late_bytes(task)
@@ -296,7 +295,7 @@ class Reader:
     async def decode(
         self, task: ScanTask, read: PieceRead, *, found: list[RowSelection] | None = None
     ) -> list[pa.RecordBatch]:
-        """Decode and filter what was fetched: inline when it is little, else in a thread.
+        """Decode and filter fetched pages: on the I/O loop where they are few, else in a thread.
 
         `found` is given the rows that match, where they are few.
         """

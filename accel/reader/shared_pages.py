@@ -35,7 +35,7 @@ class _Page:
     takers: int = 0
     """Pieces that wait for it, or will."""
     until: int = 0
-    """Pieces that begin before this row may yet come to want it."""
+    """Pieces that begin before this row may still claim it."""
 
 
 class CarriedPages:
@@ -64,13 +64,13 @@ class CarriedPages:
         return True
 
     def bring(self, reads: LeafReads, at: int, page: memoryview) -> None:
-        """Hand a page that was fetched to all who take it; a copy, that what it came in can go."""
+        """Hand a fetched page to all who wait for it: a copy, so that the response it came in can be freed."""
         waited = self._pages.get(_key(reads, at))
         if waited is not None and not waited.came.done():
             waited.came.set_result(own_copy(page))
 
     def fail(self, reads: LeafReads, at: int) -> None:
-        """A page does not come: whoever waits for it is cancelled."""
+        """Cancel all who wait for a page that will not arrive."""
         waited = self._pages.get(_key(reads, at))
         if waited is not None:
             waited.came.cancel()
@@ -108,7 +108,7 @@ def _key(reads: LeafReads, at: int) -> tuple[int, int]:
 _WORTH_STORING = 16 << 10
 # Bytes that a task reads; one that reads fewer is a lookup.
 _SCANNED = 4 * MIB
-# Bytes of the dictionary pages that a piece wants; of fewer it is not asked which are cached.
+# Bytes of the dictionary pages that a piece wants; for fewer it is not looked up which are cached.
 _FELT = 128 << 10
 # What the cache holds of an entry beside its bytes.
 _ENTRY_BYTES = 256
@@ -137,12 +137,12 @@ def cache_dictionary(cache: Cache, key: Hashable, page: bytes) -> None:
 
 @dataclass(slots=True)
 class Sought:
-    """The dictionary pages that a piece wants, and where they come from."""
+    """The dictionary pages that a piece wants, by where they come from."""
 
     stash: dict[ReadKey, memoryview] = field(default_factory=dict)
     """Those that are here."""
     asked: list[Want] = field(default_factory=list)
-    """To be asked for."""
+    """To be requested."""
     awaited: list[Want] = field(default_factory=list)
     """Another piece of the task asks for them."""
     again: list[ReadKey] = field(default_factory=list)
@@ -178,7 +178,7 @@ class DictionaryReads:
         return sum(want.range.length for want in due if self.cache.peek(self._key(want.key)) is None)
 
     def seek(self, wanted: Sequence[Want]) -> Sought:
-        """Where each page comes from. Other pieces wait for what is `asked`: `bring` or `give_up` must follow."""
+        """Find where each page comes from. Other pieces wait for those in `asked`, so `bring` or `give_up` must follow."""
         sought = Sought()
         for want in wanted:
             if want.key in self._pending:
@@ -208,13 +208,13 @@ class DictionaryReads:
         due: list[_Due] = []
         for key in again:
             leading = self.cache.single_flight.lead(self._key(key))
-            # Where another lookup is about to, this one takes what comes of it once its pages are here.
+            # Where another lookup is about to store the page, this one takes the result once its own pages are here.
             if leading is not None:
                 due.append((key, codecs[key.column], leading))
         return asyncio.create_task(self._store(due, sought)) if due else None
 
     async def bring(self, piece: Piece, sought: Sought, came: Stash) -> None:
-        """Hand what was asked for and came to the cache and the other pieces; and wait for what these ask for."""
+        """Hand the requested pages to the cache and to other pieces, and wait for the pages that those request."""
         first: dict[ReadKey, memoryview] = {}
         for want in sought.asked:
             page = self.cached(want.key)
@@ -272,8 +272,8 @@ class DictionaryReads:
                 self.cache.single_flight.land(leading, value=None)
 
     def _keep(self, want: Want, page: memoryview) -> Buffer:
-        """Cache a page that came, like metadata: the next lookup needs it again. That of a scan is not cached, as those
-        of a large file would push out all else. What is returned keeps nothing else alive of the response it came in."""
+        """Cache a page like metadata, as the next lookup needs it again. Pages of a scan are not cached, as those of a large
+        file would evict everything else. The page that is returned does not keep its response alive."""
         if not self.keeps():
             return own_copy(page) if memoryview(page.obj).nbytes > page.nbytes else page
         data = bytes(page)

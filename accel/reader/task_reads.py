@@ -1,4 +1,4 @@
-"""Fetch the pieces of one task: one round trip each, nothing twice."""
+"""The pieces of one task fetched: one round trip each, and nothing twice."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from functools import partial
 from accel.cache.cache import Cache, file_key
 from accel.cache.pinned_reads import PinnedReads
 from accel.cache.result_tier import ResultCacheEntry
+from accel.coalesce import Merging
 from accel.decode.leaf_bytes import LeafBytes
 from accel.decode.verify import needs_dictionary
 from accel.errors import AccelError
 from accel.format.model import OffsetIndex
 from accel.metrics import Metrics
 from accel.options import MIB
-from accel.planning.coalesce import Merging
 from accel.planning.handle import FileHandle
+from accel.planning.page_indexes import locate_pages, page_reads
 from accel.planning.pages import LeafReads, Piece, dictionary_wants, piece_wants
 from accel.planning.selection import RowSelection
-from accel.planning.synthesis import locate_pages, page_reads
 from accel.planning.task import ScanTask
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 from accel.reader.shared_pages import CarriedPages, DictionaryReads, until_done
@@ -33,7 +33,7 @@ __all__ = ["PieceRead", "TaskReads"]
 _FEW_PAGES = MIB
 # Bytes of a chunk; in a smaller one pages are not located: the next scan reads all of it in less time than that takes.
 _LEAST_TAUGHT = 8 << 10
-# Rows in doubt; on fewer the filter is evaluated again in less time than it takes to look up what it came to.
+# Rows in doubt; for fewer the filter is evaluated again in less time than its result is looked up.
 _LEAST_TESTED = 1 << 16
 
 
@@ -59,7 +59,7 @@ class TaskReads:
     two_phases: bool = False
     """Read the filter's columns first, and the others only where rows match."""
     current: bool = False
-    """The file's version is known to be the current one: pages of it that are cached may be used."""
+    """The file's version is the current one, so cached pages of it may be used."""
     merging: Merging | None = None
     """How ranges become requests; None leaves it to the client."""
     learns: bool = False
@@ -67,15 +67,15 @@ class TaskReads:
     batch_rows: int = 0
     """The most rows of a batch."""
     most_held: int = 0
-    """What `held_bytes` may come to by what is read along with a piece: more could never be admitted."""
+    """The most that `held_bytes` returns: more could never be admitted."""
     _source: PinnedReads = field(init=False)
     result: ResultCacheEntry = field(init=False)
-    """What it comes to, if that is kept."""
+    """The result of the task, if it is cached."""
     carried: CarriedPages = field(default_factory=CarriedPages)
     """The pages that straddle a cut."""
     _dictionaries: DictionaryReads = field(init=False)
     _given: dict[ReadKey, memoryview] = field(default_factory=dict)
-    """What came before it was asked for."""
+    """Pages that came with those of another task, before they were requested."""
 
     def __post_init__(self) -> None:
         self._dictionaries = DictionaryReads(self.task, self.client, self.cache, self.metrics)
@@ -97,7 +97,7 @@ class TaskReads:
         )
 
     def missing(self, want: Want) -> ByteRange | None:
-        """What of a range will be asked of the store."""
+        """The part of a range that will be requested from the store; None where there is none."""
         rest = self.task.file.missing(want.range)
         return None if rest is None else self._source.missing(Want(want.key, rest))
 
@@ -137,7 +137,7 @@ class TaskReads:
         self.cache.reweigh(file_key(self.client.token, self.task.path), handle, handle.weigh())
 
     def in_phases(self, piece: Piece) -> bool:
-        """Whether a piece is read in two: not where all of it matches, nor where what it comes to is kept."""
+        """Whether a piece is read in two phases: not where all of it matches, nor where its result is cached."""
         if not self.two_phases or piece.sure.count == piece.rows.count:
             return False
         return self.result.get_piece(piece) is None
@@ -215,12 +215,12 @@ class TaskReads:
         return PieceRead(piece, leaves, trips)
 
     def lacking(self, piece: Piece) -> list[Want]:
-        """What the store is to be asked for to `fetch` a piece: its pages, and dictionaries that are not cached."""
+        """The ranges that `fetch` of a piece requests: its pages, and dictionary pages that are not cached."""
         pages, dictionaries = piece_wants(piece, self.task.row_group, have_dictionary=self.has_dictionary)
         return self._remote([*pages, *dictionaries])
 
     def give(self, came: Stash) -> None:
-        """Take what was `lacking`, and came with what others lacked."""
+        """Take pages that were `lacking`, and came with those of other tasks."""
         self._given |= came
 
     async def ask(self, wants: list[Want]) -> tuple[Stash, int]:
@@ -292,8 +292,8 @@ class TaskReads:
     async def _learn(self, reads: LeafReads, chunk: memoryview) -> OffsetIndex | None:
         """Locate the pages of a chunk that was read whole, for this scan or the next."""
         key = (self.task.row_group, reads.column)
-        if self.handle is not None and self.handle.offset_indexes.get(key) is not None:
-            return self.handle.offset_indexes[key]
+        if self.handle is not None and self.handle.view.offset_indexes.get(key) is not None:
+            return self.handle.view.offset_indexes[key]
         if reads.max_repetition and self.handle is not None and self.handle.distrusted:
             # The rows that headers tell may be what was wrong.
             return None
@@ -308,7 +308,7 @@ class TaskReads:
         # A hundred pages take milliseconds, for which others would wait.
         index = locate() if len(chunk) < _FEW_PAGES else await WORK.run(locate)
         if self.handle is not None:
-            self.handle.offset_indexes[key] = index
+            self.handle.view.offset_indexes[key] = index
         return index
 
     async def _read(self, wants: list[Want]) -> tuple[Stash, int]:

@@ -13,15 +13,21 @@ from accel.arrays import integers_array, whole
 from accel.decode.pool import DecodePool
 from accel.errors import SchemaMismatchError
 from accel.indexes.expressions import Expression
-from accel.planning.answers import MetadataAnswer, answer_tasks, narrow_tasks
+from accel.planning.aggregates import (
+    Aggregates,
+    Measure,
+    Tally,
+    check_aggregates,
+    finish,
+    resolve_aggregates,
+    tally_array,
+)
 from accel.planning.file_entry import FileEntry
-from accel.planning.filing import FilePlan
+from accel.planning.file_planner import FilePlan
 from accel.planning.handle import FileHandle
-from accel.planning.leftover import MEASURES_KEY
-from accel.planning.measures import Aggregates, Measure, check_aggregates, resolve_aggregates
-from accel.planning.need import OnBadIndex
+from accel.planning.metadata_answers import MEASURES_KEY, MetadataAnswer, answer_tasks, narrow_tasks
 from accel.planning.query import Question
-from accel.planning.tally import Tally, finish, tally_array
+from accel.planning.read_request import OnBadIndex
 from accel.planning.task import ScanTask
 from accel.reader.reader import Reader
 from accel.scanning.run import RunHandle

@@ -1,6 +1,6 @@
 """A block of files pruned together, before any of them is planned by itself.
 
-What is pruned is what planning would prune, and for the same reason (`planning.screening`).
+What is pruned is what planning would prune, and for the same reason (`planning.pruning`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import pyarrow as pa
 from accel.errors import AccelError
 from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
-from accel.planning.paths import PathValues
+from accel.planning.partition_pruning import PartitionValues
+from accel.planning.pruning import excluded_files
 from accel.planning.query import FileQuery, Question, compile_query, with_partition
-from accel.planning.screening import excluded_files
 from accel.predicate.bind import Bound
 from accel.predicate.prune import prune, range_bounds
 from accel.store.fetch import same_etag
@@ -27,7 +27,7 @@ def excluded_together(
     opened: Sequence[tuple[FileEntry, FileHandle]],
     question: Question,
     *,
-    paths: PathValues,
+    paths: PartitionValues,
     check: Callable[[FileEntry, FileHandle], None],
     schema_of: Callable[[FileHandle], pa.Schema],
 ) -> list[bool]:
@@ -37,7 +37,7 @@ def excluded_together(
     ----------
     opened : sequence of (FileEntry, FileHandle)
     question : Question
-    paths : PathValues
+    paths : PartitionValues
     check : callable
         Raises AccelError for a file that is not to be judged: planned in its turn, it says what is wrong.
     schema_of : callable
@@ -53,7 +53,7 @@ def excluded_together(
             continue
         try:
             check(file, handle)
-            form = id(handle.kin.schema), id(handle.arrow_schema), file.partition
+            form = id(handle.shared.schema), id(handle.arrow_schema), file.partition
             group = asked.get(form)
             if group is None:
                 query, key = _shared_query(file, handle, question, paths, schema_of(handle))
@@ -108,12 +108,12 @@ class _Group:
 
 
 def _shared_query(
-    file: FileEntry, handle: FileHandle, question: Question, paths: PathValues, arrow_schema: pa.Schema
+    file: FileEntry, handle: FileHandle, question: Question, paths: PartitionValues, arrow_schema: pa.Schema
 ) -> tuple[FileQuery, object]:
     """What the statistics of a file are asked, and a key that is equal for files that share it."""
     query = compile_query(
         question,
-        file_schema=handle.kin.schema,
+        file_schema=handle.shared.schema,
         arrow_schema=arrow_schema,
         partition={},
         url=file.url,

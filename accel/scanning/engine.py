@@ -155,12 +155,12 @@ class Engine:
             raise TypeError(f"the iterator gives a {type(batch).__name__}, not record batches{hint}")
         if batch.num_rows == 0:
             return None
-        from accel.planning.task_schema import are_tasks
+        from accel.planning.task_arrow import are_tasks
 
         names = set(batch.schema.names)
         source: Any
         if are_tasks(names):
-            from accel.planning.wire import decode_tasks
+            from accel.planning.task_arrow import decode_tasks
 
             refuse_beside_a_plan(
                 where=spec.where,

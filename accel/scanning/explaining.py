@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from accel.metrics import Metrics
-from accel.planning.explain import Explain, RequestLevel, TaskIO, predict_pieces, predict_task
 from accel.planning.file_entry import FileBlock
-from accel.planning.filing import FilePlan
+from accel.planning.file_planner import FilePlan
 from accel.planning.pages import PieceSize
+from accel.planning.plan import Explain, RequestLevel, TaskIO, predict_pieces, predict_task
 from accel.planning.query import Question
 from accel.planning.task import ScanTask
 from accel.predicate.expr import Expr

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from accel.errors import AccelError
 from accel.metrics import Metrics
 from accel.planning.file_entry import FileBlock, FileEntry
-from accel.planning.filing import FilePlan
+from accel.planning.file_planner import FilePlan
 from accel.planning.handle import FileHandle
 from accel.planning.query import Question
 from accel.scanning.block_pruning import excluded_by_facts, excluded_together
@@ -193,7 +193,7 @@ class FileStream(FileJobs):
             paths = self._source.paths
             for place, file in enumerate(files):
                 # A file that its path seems to exclude may never be opened.
-                if found[place] is None and file is not first and not paths.seem_to_exclude(file):
+                if found[place] is None and file is not first and not paths.exclude_as_listed(file):
                     found[place] = prefetcher.ask(file)
         places = range(self._start + start, self._start + self._at)
         self._ready.extend(zip(places, files, found, strict=True))

@@ -25,8 +25,8 @@ from accel.format.model import FileMetadata, ParquetSchema
 from accel.format.packed import PackedMetadata
 from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
-from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.planning.opening import LEAST_TAIL, footer_in
+from accel.planning.read_request import ReadRequest, Steps, Tail, TailRequest
 from accel.ranges import Stash
 from accel.reader.opener import Opener
 from accel.store.client import Client
@@ -298,7 +298,11 @@ class FooterPrefetcher:
         await self._conclude(opened)
 
     async def _finish(
-        self, prefetched: PrefetchedFile, tail: Tail, steps: Steps[FileHandle], need: Need | NeedTail
+        self,
+        prefetched: PrefetchedFile,
+        tail: Tail,
+        steps: Steps[FileHandle],
+        need: ReadRequest | TailRequest,
     ) -> None:
         """Request what the tail lacks of a longer footer."""
         try:

@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from accel.errors import AccelError, ObjectChangedError, SchemaMismatchError
 from accel.planning.file_entry import FileBlock, FileEntry, FileFacts, match_selection
-from accel.planning.filing import FilePlan
+from accel.planning.file_planner import FilePlan
 from accel.planning.handle import FileHandle
-from accel.planning.paths import PathValues
+from accel.planning.partition_pruning import PartitionValues
 from accel.planning.projection import settle_schemas
 from accel.planning.query import Question
 from accel.planning.selection import RowSelection
@@ -129,7 +129,7 @@ class ResolvedSource:
         self._outdated: set[str] = set()
         """URLs of files that changed meanwhile: what their source knows of them counts no more."""
         self._selection: dict[str, dict[int, RowSelection]] | None = None
-        self.paths = PathValues(spec.where, _NO_COLUMNS)
+        self.paths = PartitionValues(spec.where, _NO_COLUMNS)
 
     # -- stage 1: list ---------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class ResolvedSource:
         if self.spec.selection is not None:
             self._selection = match_selection(self.spec.selection, block.files)
         if len(block.partition_schema) and self._first_block is None:
-            self.paths = PathValues(self.spec.where, block.partition_schema)
+            self.paths = PartitionValues(self.spec.where, block.partition_schema)
         return block
 
     def _prefetch(self, files: Iterable[FileEntry]) -> None:
@@ -414,7 +414,7 @@ class ResolvedSource:
         if opened is not None and opened.error is not None:
             raise opened.error
         block = await self.first_block()
-        if self.paths.seem_to_exclude(file) and self.paths.exclude(file, await self.question()):
+        if self.paths.exclude_as_listed(file) and self.paths.exclude(file, await self.question()):
             plan = FilePlan()
             self.count(plan, 1)
             return plan, block.round_trips

@@ -17,7 +17,7 @@ from accel.scanning.spec import check_count
 from accel.store import io_loop
 
 if TYPE_CHECKING:
-    from accel.planning.explain import Explain
+    from accel.planning.plan import Explain
     from accel.scanning.aggregating import Aggregation
 
 __all__ = ["Scan"]

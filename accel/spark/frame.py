@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from accel.api import DEFAULT_CACHE, plan, scan
 from accel.options import MIB, Options, check_options
-from accel.planning.task_rows import join_rows, take_out
-from accel.planning.task_schema import TASK_ARROW_SCHEMA
+from accel.planning.task_arrow import TASK_ARROW_SCHEMA, join_rows, take_out
 from accel.scanning.spec import check_count
 from accel.spark.schema import spark_ddl, spark_schema
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cachetools import LRUCache
 
+from accel.coalesce import Fetch, Merging, RequestShape, assemble, joined_bytes
 from accel.errors import (
     AccelError,
     ObjectChangedError,
@@ -22,7 +23,6 @@ from accel.errors import (
 )
 from accel.metrics import Metrics
 from accel.options import MIB, Options
-from accel.planning.coalesce import Fetch, Merging, RequestShape, assemble, joined_bytes
 from accel.ranges import ByteRange, Kind, ObjectId, Stash, Suffix, Want
 from accel.store import io_loop
 from accel.store.fetch import Fetcher, Gate, Pin, Retry, open_file_limit, same_etag

@@ -22,7 +22,7 @@ from accel.writing.values import join_parts
 from accel.writing.wanted import WantedIndex
 
 if TYPE_CHECKING:
-    from accel.indexes.capabilities import JoinableKind
+    from accel.indexes.kind import JoinableKind
 
 __all__ = [
     "MANY_GROUPS",

@@ -20,7 +20,7 @@ from accel.errors import ColumnNotFoundError, MemoryLimitError, SchemaMismatchEr
 from accel.format.model import FileMetadata, Leaf, OffsetIndex
 from accel.indexes.kind import ChunkValues
 from accel.options import MIB, Options
-from accel.planning.chunk_pages import DICTIONARY_ENCODINGS
+from accel.planning.pages import DICTIONARY_ENCODINGS
 from accel.planning.selection import RowSelection
 from accel.writing.original import At
 from accel.writing.source import Source

@@ -8,8 +8,8 @@ from typing import Any
 
 from accel.errors import AccelError, ColumnNotFoundError
 from accel.format.model import FileMetadata, Leaf
+from accel.indexes.expressions import split_members
 from accel.indexes.kind import IndexKind, Level
-from accel.indexes.members import split_members
 from accel.indexes.registry import find_kind, make_kind
 from accel.writing.values import find_leaf
 

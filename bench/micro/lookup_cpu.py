@@ -119,7 +119,7 @@ def staged() -> Iterator[Stages]:
     """Time the stages of every scan meanwhile."""
     from accel import api
     from accel.decode import piece
-    from accel.planning import task_files
+    from accel.planning import task as task_files
     from accel.predicate import evaluate
     from accel.reader import reader, task_reads
     from accel.scanning import resolved_source

@@ -32,12 +32,12 @@ from accel.decode.dictionary import dictionary_values
 from accel.decode.shared_schemas import arrow_schema, shared_schema
 from accel.format.model import SchemaElement
 from accel.planning.file_entry import FileEntry
-from accel.planning.filing import plan_file
+from accel.planning.file_planner import plan_file
 from accel.planning.handle import FileHandle
-from accel.planning.need import Need, NeedTail, Tail
 from accel.planning.opening import open_file
 from accel.planning.query import Question
-from accel.planning.task_files import describe_file
+from accel.planning.read_request import ReadRequest, Tail, TailRequest
+from accel.planning.task import describe_file
 from accel.predicate.where import to_expr
 from accel.ranges import Stash
 from accel.store import io_loop
@@ -77,9 +77,9 @@ class Pure:
         self.file = FileEntry("store:", path, path)
         self.handle = self.open()
 
-    def answer(self, need: Need | NeedTail) -> Stash | Tail:
+    def answer(self, need: ReadRequest | TailRequest) -> Stash | Tail:
         data = memoryview(self.data)
-        if isinstance(need, NeedTail):
+        if isinstance(need, TailRequest):
             start = max(0, len(data) - need.length)
             return Tail(data[start:], start, len(data), '"e"')
         return {want.key: data[want.range.start : want.range.end] for want in need.wants}

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.planning import chunk_pages
+from accel.planning import pages as chunk_pages
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
 ROWS, GROUP = 8_000, 4_000

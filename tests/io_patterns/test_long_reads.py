@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
+from accel import coalesce
 from accel.options import KIB
-from accel.planning import coalesce
 from accel.ranges import ByteRange
 from accel.store.network import Network
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file

@@ -92,11 +92,11 @@ def small_parts() -> Iterator[None]:
     """Parts of few keys, and no index so small that it comes whole."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("accel.indexes.ngram._PART_KEYS", 3)
-        patch.setattr("accel.indexes.bitmap_parts._LEAST_PART", 2)
-        patch.setattr("accel.indexes.bitmap_parts._MOST_PART", 3)
-        patch.setattr("accel.indexes.bitmap_join._AT_ONCE", 7)
+        patch.setattr("accel.indexes.bitmap._LEAST_PART", 2)
+        patch.setattr("accel.indexes.bitmap._MOST_PART", 3)
+        patch.setattr("accel.indexes.bitmap._AT_ONCE", 7)
         patch.setattr("accel.indexes.bloom._part_count", lambda counts: 2)
-        patch.setattr("accel.planning.embedded_sources._SMALL", 64)
+        patch.setattr("accel.planning.embedded._SMALL", 64)
         yield
 
 

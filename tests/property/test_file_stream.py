@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import accel
 from accel.errors import AccelError
-from accel.planning.screening import excluded_files
+from accel.planning.pruning import excluded_files
 from accel.scanning.file_stream import FileStream
 from accel.scanning.footer_prefetch import FooterPrefetcher
 from accel.testing import DictStore, Layout, table, write_file

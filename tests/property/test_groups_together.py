@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from accel.planning.handle import FileHandle
+from accel.planning.index_evidence import IndexStatements, Statement
 from accel.planning.page_indexes import page_index_wants, take_page_indexes
 from accel.planning.pruning import prune_pages
 from accel.planning.query import FileQuery
-from accel.planning.witness import Statement, Witnesses
 from accel.predicate.atoms import column_atoms
 from accel.predicate.prune import Evidence
 from accel.testing import Layout, table, write_file
@@ -68,7 +68,7 @@ def fill(handle: FileHandle, source: Bytes) -> None:
     query = query_of(handle, " AND ".join(f"{name} IS NULL" for name in handle.arrow_schema.names))
     kept = [(group, False) for group in range(handle.metadata.num_row_groups)]
     wants = page_index_wants(
-        handle, query, kept=kept, selection=None, piece_bytes=1, limit=None, pages_indexed=False
+        handle, query, groups=kept, selection=None, piece_bytes=1, limit=None, pages_indexed=False
     )
     stash = {want.key: memoryview(source.data)[want.range.start : want.range.end] for want in wants}
 
@@ -78,9 +78,9 @@ def fill(handle: FileHandle, source: Bytes) -> None:
     take_page_indexes(handle, wants, stash=stash, on_bad_index=unexpected)
 
 
-def witnesses_of(query: FileQuery, groups: list[int], chance: random.Random) -> Witnesses:
+def witnesses_of(query: FileQuery, groups: list[int], chance: random.Random) -> IndexStatements:
     """What indexes might say of some atoms in some row groups, by stretches of any rows."""
-    found = Witnesses()
+    found = IndexStatements()
     if query.bound is None or chance.random() < 0.4:
         return found
     for node in column_atoms(query.bound.root):
@@ -98,17 +98,17 @@ def test_together_as_one_by_one(part: int) -> None:
     source = Bytes(data())
     handle = source.open(hint=8)
     fill(handle, source)
-    full = dict(handle.column_indexes)
+    full = dict(handle.view.column_indexes)
     told = 0
     for _ in range(60):
         handle.view.column_indexes = {at: index for at, index in full.items() if chance.random() < 0.8}
-        handle.page_bounds.clear()
+        handle.view.page_bounds.clear()
         query = query_of(handle, predicate(chance))
         groups = sorted(chance.sample(range(ROWS // GROUP), chance.randint(1, ROWS // GROUP)))
         said = witnesses_of(query, groups, chance)
-        together = prune_pages(handle, query, groups=groups, witnesses=said)
+        together = prune_pages(handle, query, groups=groups, evidence=said)
         for group, found in zip(groups, together, strict=True):
-            [alone] = prune_pages(handle, query, groups=[group], witnesses=said)
+            [alone] = prune_pages(handle, query, groups=[group], evidence=said)
             assert (found.rows, found.sure) == (alone.rows, alone.sure)
             told += found.rows.count < GROUP
     assert told > 50

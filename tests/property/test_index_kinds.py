@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from accel.arrays import mask, validity
 from accel.errors import IndexFormatError
 from accel.indexes import Bitmap, Bloom, Distinct, IndexKind, Ngram, Sketch, Zonemap
-from accel.indexes.ask import ask
 from accel.indexes.kind import ChunkValues, Level, ParsedIndex, first_rows_of
 from accel.indexes.native import signature_of
 from accel.indexes.question import question_of
+from accel.indexes.registry import ask
 from accel.predicate.atoms import column_atoms
 from accel.predicate.bind import bind
 from accel.predicate.evaluate import outcome
@@ -337,8 +337,8 @@ IN_PARTS = [(name, level, of) for name, level, of in DAMAGED if hasattr(KINDS[na
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of few keys, so that little data has several."""
     monkeypatch.setattr("accel.indexes.ngram._PART_KEYS", 2)
-    monkeypatch.setattr("accel.indexes.bitmap_parts._LEAST_PART", 1)
-    monkeypatch.setattr("accel.indexes.bitmap_parts._MOST_PART", 2)
+    monkeypatch.setattr("accel.indexes.bitmap._LEAST_PART", 1)
+    monkeypatch.setattr("accel.indexes.bitmap._MOST_PART", 2)
     monkeypatch.setattr("accel.indexes.bloom._part_count", lambda counts: 4)
 
 

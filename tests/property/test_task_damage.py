@@ -15,7 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import accel
-from accel.planning.task_schema import TASK_ARROW_SCHEMA, checksum_of
+from accel.planning.task_arrow import TASK_ARROW_SCHEMA, checksum_of
 from accel.testing import DictStore, Layout, write_file
 
 ROWS = 60

@@ -9,10 +9,10 @@ from accel.decode.arrow import file_schema
 from accel.format.model import PageType
 from accel.format.page_header import walk_pages
 from accel.planning.handle import FileHandle
-from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.planning.opening import open_file
 from accel.planning.projection import project_schema
 from accel.planning.query import FileQuery, Question, compile_query
+from accel.planning.read_request import ReadRequest, Steps, Tail, TailRequest
 from accel.predicate.where import to_expr
 from accel.ranges import ByteRange, Stash, Want
 
@@ -21,7 +21,7 @@ __all__ = ["Bytes", "drive", "footer_start", "query_of", "ranges", "split_rows"]
 T = TypeVar("T")
 
 
-def drive(steps: Steps[T], answer: Callable[[Need | NeedTail], Stash | Tail]) -> T:
+def drive(steps: Steps[T], answer: Callable[[ReadRequest | TailRequest], Stash | Tail]) -> T:
     """Run a step to its end, with the bytes that `answer` returns for each of its requests."""
     try:
         request = next(steps)
@@ -38,8 +38,8 @@ class Bytes:
         self.data, self.etag = data, etag
         self.waves: list[int | tuple[Want, ...]] = []
 
-    def __call__(self, need: Need | NeedTail) -> Stash | Tail:
-        if isinstance(need, NeedTail):
+    def __call__(self, need: ReadRequest | TailRequest) -> Stash | Tail:
+        if isinstance(need, TailRequest):
             self.waves.append(need.length)
             start = max(0, len(self.data) - need.length)
             return Tail(memoryview(self.data)[start:], start, len(self.data), self.etag)

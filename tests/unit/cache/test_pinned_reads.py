@@ -9,10 +9,10 @@ import pytest
 
 from accel.cache.cache import Cache
 from accel.cache.pinned_reads import PinnedReads
+from accel.coalesce import Merging
 from accel.errors import ObjectChangedError, StoreError
 from accel.metrics import Metrics
 from accel.options import Options
-from accel.planning.coalesce import Merging
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
 from accel.store.client import Client
 from accel.testing import DictStore, FaultStore, RecordingStore, Status

@@ -77,9 +77,8 @@ def test_bloom() -> None:
     assert built(Bloom(), [None], ["x", "yz"]) == data
     assert Bloom().head_bytes(data) == len(data) - 32
     asked = ask_for("x IN ('x', 'other')", pa.string())
-    for old in (b"AIBf" + first + part, data):
-        parsed = Bloom().parse(old, level=Level.PAGE, units=2)
-        assert shown(parsed.prune(asked)) == ["N", "TF"]
+    parsed = Bloom().parse(data, level=Level.PAGE, units=2)
+    assert shown(parsed.prune(asked)) == ["N", "TF"]
 
 
 def test_the_parts_of_blooms() -> None:
@@ -109,17 +108,7 @@ def test_ngram() -> None:
     data = head + u64(xxhash.xxh64_intdigest(head)) + part
     assert built(Ngram(), ["aBcD", "x"], ["ABC"]) == data
     asked = ask_for("x LIKE '%abcd%'", pa.string())
-    second = b"AIN2" + head[4:]
-    olds = [
-        second + u64(xxhash.xxh64_intdigest(second)) + part,
-        b"AINg" + first + u32(2) + u32(*grams) + matrix(0, 1, 2),
-    ]
-    for old in (data, *olds):
-        assert shown(Ngram().parse(old, level=Level.PAGE, units=2).prune(asked)) == ["TF", "F"]
-    # A later Unicode may have characters that fold to this one, and earlier versions do not say where they are.
-    asked = ask_for("x ILIKE '%\u0264bcd%'", pa.string())
-    assert shown(Ngram().parse(data, level=Level.PAGE, units=2).prune(asked)) == ["F", "F"]
-    assert [Ngram().parse(old, level=Level.PAGE, units=2).prune(asked) for old in olds] == [None, None]
+    assert shown(Ngram().parse(data, level=Level.PAGE, units=2).prune(asked)) == ["TF", "F"]
 
 
 def figures() -> bytes:
@@ -135,32 +124,6 @@ def test_zonemap() -> None:
     assert (
         built(Zonemap(), [7, -2, None], [None], type=pa.int16()) == b"AIZ3" + u32(2, 1) + member + figures()
     )
-
-
-def test_zonemap_of_version_1_is_read() -> None:
-    data = b"AIZm" + u32(2) + u32(5) + b"value" + u32(1) + u32(0) + figures()
-    stats = Zonemap().parse(data, level=Level.PAGE, units=2).stats(())
-    assert stats is not None
-    assert (stats.lower, stats.upper, stats.sums) == ((-2, None), (7, None), (5, 0))
-    data = b"AIZm" + u32(2) + u32(5) + b"lower" + u32(1) + u32(2) + u32(1) + b"a" + u32(1) + b"b" + figures()
-    parsed = Zonemap().parse(data, level=Level.PAGE, units=2)
-    assert parsed.of == "lower"
-    assert parsed.stats(("a", "b")) is not None
-    assert parsed.stats(("a",)) is None
-
-
-def test_lower_of_earlier_versions_is_asked_for_ascii() -> None:
-    data = built(Zonemap(of="lower"), ["aB"], ["\u0264"])
-    assert data[:4] == b"AIZ3"
-    old = Zonemap().parse(b"AIZ2" + data[4:], level=Level.PAGE, units=2)
-    new = Zonemap().parse(data, level=Level.PAGE, units=2)
-    for text, told, now in (("Ab", ["TF", "F"], ["TF", "F"]), ("\u0264", None, ["F", "TF"])):
-        for where in (f"x = '{text}'", f"x ILIKE '{text}%'"):
-            asked = ask_for(where, pa.string())
-            assert (shown(old.prune(asked)), shown(new.prune(asked))) == (told, now)
-    assert old.prune(ask_for("x = 1", pa.int64())) is None
-    exact = [parsed.stats(()) for parsed in (old, new)]
-    assert [stats is not None and stats.exact.tolist() for stats in exact] == [[False, False], [True, True]]
 
 
 def test_zonemap_of_tuples() -> None:

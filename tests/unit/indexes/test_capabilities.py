@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from accel.indexes import kinds
-from accel.indexes.capabilities import CoveringKind, JoinableKind, PartedKind, StreamedKind
+from accel.indexes.kind import CoveringKind, JoinableKind, PartedKind, StreamedKind
 
 HAVE: dict[type[Any], set[str]] = {
     StreamedKind: {"bitmap", "bloom", "distinct", "ngram", "sketch", "zonemap"},

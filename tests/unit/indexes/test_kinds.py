@@ -14,10 +14,10 @@ import pytest
 from accel.errors import IndexFormatError, SchemaMismatchError
 from accel.indexes import Bitmap, Bloom, ChunkValues, Distinct, IndexKind, Level, Ngram, Sketch, Zonemap
 from accel.indexes import bitmap as bitmap_module
-from accel.indexes.bitmap_parts import ParsedBitmap
-from accel.indexes.hashing import bits_of_rows
+from accel.indexes.bitmap import ParsedBitmap
 from accel.indexes.idx1 import Idx1
 from accel.indexes.kind import first_rows_of
+from accel.indexes.native import bits_of_rows
 from accel.indexes.zonemap import ParsedZonemap
 from tests.unit.indexes.data import ask_for, pages, shown
 
@@ -235,7 +235,7 @@ def test_a_part_that_is_not_the_heads_is_refused() -> None:
 
 def test_hashes_that_collide_never_prove_that_all_rows_match(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bitmap_module, "hash_values", lambda values: np.zeros(len(values), np.uint64))
-    monkeypatch.setattr("accel.indexes.bitmap_parts.hash_natives", lambda v, tag: np.zeros(len(v), np.uint64))
+    monkeypatch.setattr("accel.indexes.bitmap.hash_natives", lambda v, tag: np.zeros(len(v), np.uint64))
     parsed: ParsedBitmap = built(Bitmap(), pages(["a"], ["b"]))
     assert shown(parsed.prune(ask_for("x = 'a'", pa.string()))) == ["TF", "TF"]
 
@@ -442,6 +442,6 @@ def test_values_that_seldom_repeat_are_not_looked_for_twice_and_that_changes_no_
     data = kind.build(iter([chunk]), level=level)
     assert bits_of_rows(array) is not None
     assert bits_of_rows(array.slice(0, 500)) is None
-    monkeypatch.setattr("accel.indexes.hashing._SAMPLE", 1 << 40)
+    monkeypatch.setattr("accel.indexes.native._SAMPLE", 1 << 40)
     assert bits_of_rows(array) is None
     assert kind.build(iter([chunk]), level=level) == data

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.indexes.expressions import Expression
-from accel.indexes.members import Member, inputs_of, parse_member, split_members
+from accel.indexes.expressions import Expression, Member, inputs_of, parse_member, split_members
 
 V, L, Y = Expression.VALUE, Expression.LOWER, Expression.YEAR
 

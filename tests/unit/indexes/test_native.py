@@ -100,7 +100,7 @@ def test_types_without_an_order_are_refused(kind: pa.DataType) -> None:
 def test_kinds_are_light_until_they_are_used() -> None:
     heavy = ["xxhash", "pyroaring", "datasketches", "pandas", "pyarrow.acero", "pyarrow.dataset", "aiohttp"]
     code = (
-        "import sys, accel, accel.indexes.registry as r, accel.indexes.ask, accel.format.embedded\n"
+        "import sys, accel, accel.indexes.registry as r, accel.indexes.registry, accel.format.embedded\n"
         "assert r.find_kind('bitmap') and r.find_kind('sketch') and r.find_kind('zonemap')\n"
         f"print([name for name in {heavy} if name in sys.modules])"
     )
@@ -114,7 +114,7 @@ import sys, numpy as np, pyarrow as pa
 from accel.arrays import from_numpy, bytes_array
 from accel.indexes.kind import ChunkValues, Level
 from accel.indexes.registry import kinds
-from accel.indexes.ask import ask
+from accel.indexes.registry import ask
 from accel.indexes.native import signature_of
 from accel.indexes.question import question_of
 from accel.predicate.bind import bind

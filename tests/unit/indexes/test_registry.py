@@ -15,7 +15,7 @@ import pytest
 
 from accel.errors import IndexFormatError
 from accel.indexes import Distinct, Evidence, IndexKind, Level, registry
-from accel.indexes.ask import ask
+from accel.indexes.registry import ask
 from tests.unit.indexes.data import ask_for, shown
 
 OURS = ["bitmap", "bloom", "distinct", "idx1", "ngram", "sketch", "zonemap"]

@@ -14,10 +14,8 @@ from pyroaring import BitMap
 
 from accel.errors import IndexFormatError
 from accel.indexes import matrix as matrix_module
-from accel.indexes.hashing import hash_natives, hash_values
-from accel.indexes.matrix import Matrix, write_matrix
-from accel.indexes.native import Tag, uniform
-from accel.indexes.roaring import bitmap_runs, decode_bitmap, encode_bitmap
+from accel.indexes.matrix import Matrix, bitmap_runs, decode_bitmap, encode_bitmap, write_matrix
+from accel.indexes.native import Tag, hash_natives, hash_values, uniform
 from accel.indexes.wire import BlobReader, BlobWriter
 
 SETS = {
@@ -132,13 +130,9 @@ def test_any_bytes_are_refused_or_a_bitmap(data: bytes) -> None:
     assert values == sorted(set(values))
 
 
-@pytest.mark.parametrize("most_cells", [0, 1 << 22], ids=["by runs", "by cells"])
 @pytest.mark.parametrize("density", [1.0, 0.97, 0.3, 0.02])
 @pytest.mark.parametrize("members_per_block", [2**32, 40, 7])
-def test_matrix(
-    members_per_block: int, density: float, most_cells: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(matrix_module, "_MOST_CELLS", most_cells)
+def test_matrix(members_per_block: int, density: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matrix_module, "_MEMBERS", members_per_block)
     monkeypatch.setattr(matrix_module, "_FEW", 3)
     keys, units = 23, 7

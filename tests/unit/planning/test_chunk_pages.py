@@ -2,21 +2,49 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
-from accel.format.model import OffsetIndex
-from accel.planning.chunk_pages import ChunkFacts, PagesOf
+from accel.format.model import OffsetIndex, Physical
+from accel.planning.pages import LeafReads, PagesOf
 from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange
 
 ROWS = 100
 
 
-def facts(first_row: np.ndarray) -> tuple[ChunkFacts, OffsetIndex]:
+def metadata(start: int, end: int, *, max_repetition: int = 0) -> Any:
+    """What `PagesOf.reads` takes of a file of four chunks, all in one place."""
+    numbers = {
+        "start": start,
+        "end": end,
+        "codec": 1,
+        "dictionary_pages": 2,
+        "num_values": ROWS,
+        "compressed": 1000,
+        "uncompressed": 1500,
+        "unencoded": 0,
+    }
+    chunks = SimpleNamespace(**{name: np.full((1, 4), value, np.int64) for name, value in numbers.items()})
+    leaf = SimpleNamespace(element=0, max_repetition=max_repetition, max_definition=max_repetition)
+    element = SimpleNamespace(physical=Physical.INT32, type_length=0)
+    return SimpleNamespace(chunks=chunks, schema=SimpleNamespace(leaves=[leaf] * 4, elements=[element]))
+
+
+def chunk(first_row: np.ndarray, *, max_repetition: int = 0) -> tuple[Any, OffsetIndex]:
     pages = len(first_row)
     index = OffsetIndex(1000 + 10 * np.arange(pages), np.full(pages, 10, np.int64), first_row)
-    return (1000, 990, 1000 + 10 * pages, 1, 2, ROWS, 1.5), index
+    return metadata(990, 1000 + 10 * pages, max_repetition=max_repetition), index
+
+
+def reads_of(
+    wanted: PagesOf, of: tuple[Any, OffsetIndex | None], leaf: int, *, for_filter: bool = False
+) -> LeafReads:
+    described, index = of
+    return wanted.reads(described, 0, leaf, index=index, for_filter=for_filter, for_output=not for_filter)
 
 
 @pytest.mark.parametrize(
@@ -33,9 +61,9 @@ def test_chunks_cut_alike_share_what_is_found(
 ) -> None:
     first_row = np.array([0, 30, 60, 90], np.int64)
     wanted = PagesOf(RowSelection.of(ranges), ROWS)
-    reads = wanted.reads(*facts(first_row), 0, for_filter=True, for_output=False, max_repetition=0)
-    same = wanted.reads(*facts(first_row), 3, for_filter=False, for_output=True, max_repetition=0)
-    equal = wanted.reads(*facts(first_row.copy()), 3, for_filter=False, for_output=True, max_repetition=0)
+    reads = reads_of(wanted, chunk(first_row), 0, for_filter=True)
+    same = reads_of(wanted, chunk(first_row), 3)
+    equal = reads_of(wanted, chunk(first_row.copy()), 3)
     assert reads.ordinal.tolist() == same.ordinal.tolist() == equal.ordinal.tolist() == ordinals
     assert same.first_row is reads.first_row and equal.first_row is not reads.first_row
     assert reads.stop_row.tolist() == stops
@@ -52,12 +80,8 @@ def test_chunks_cut_alike_share_what_is_found(
 
 def test_other_pages_are_looked_at_by_themselves() -> None:
     wanted = PagesOf(RowSelection.of([(50, 60)]), ROWS)
-    assert wanted.reads(
-        *facts(np.array([0, 40], np.int64)), 0, for_filter=False, for_output=True, max_repetition=0
-    ).ordinal.tolist() == [1]
-    assert wanted.reads(
-        *facts(np.array([0, 40, 55, 70], np.int64)), 1, for_filter=False, for_output=True, max_repetition=0
-    ).ordinal.tolist() == [1, 2]
+    assert reads_of(wanted, chunk(np.array([0, 40], np.int64)), 0).ordinal.tolist() == [1]
+    assert reads_of(wanted, chunk(np.array([0, 40, 55, 70], np.int64)), 1).ordinal.tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -74,16 +98,13 @@ def test_inside_a_list_the_next_page_shows_that_the_last_row_has_ended(
     ranges: list[tuple[int, int]], flat: list[int], lists: list[int]
 ) -> None:
     wanted = PagesOf(RowSelection.of(ranges), ROWS)
-    of_chunk = facts(np.array([0, 30, 60, 90], np.int64))
+    first_row = np.array([0, 30, 60, 90], np.int64)
     for max_repetition, pages in ((0, flat), (1, lists), (0, flat)):
-        reads = wanted.reads(*of_chunk, 0, for_filter=False, for_output=True, max_repetition=max_repetition)
+        reads = reads_of(wanted, chunk(first_row, max_repetition=max_repetition), 0)
         assert reads.ordinal.tolist() == pages
         assert reads.max_repetition == max_repetition
 
 
 def test_a_chunk_without_pages_is_read_whole() -> None:
-    bare = (-1, 4, 90, 1, 0, ROWS, 1.0)
-    reads = PagesOf(RowSelection.all(ROWS), ROWS).reads(
-        bare, None, 0, for_filter=False, for_output=True, max_repetition=0
-    )
+    reads = reads_of(PagesOf(RowSelection.all(ROWS), ROWS), (metadata(4, 90), None), 0)
     assert reads.whole and reads.nbytes == 86 and not len(reads.ordinal)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from accel.planning.decoded_size import decoded_bytes, level_bytes
+from accel.planning.pages import decoded_bytes, level_bytes
 from accel.testing import Layout, write_file
 from tests.unit.decode.selected import open_metadata
 

@@ -10,8 +10,8 @@ import pytest
 
 import accel
 from accel.decode.arrow import file_schema
-from accel.planning.dictionaries import Dictionaries
 from accel.planning.handle import FileHandle
+from accel.planning.index_lookup import Dictionaries
 from accel.planning.query import Question, compile_query
 from accel.predicate.where import to_expr
 from accel.testing import DictStore

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.planning.explain import Explain, RequestLevel
+from accel.planning.plan import Explain, RequestLevel
 from accel.ranges import Kind
 from accel.testing import DictStore, Layout, RecordingStore, bench_table, table, write_file
 

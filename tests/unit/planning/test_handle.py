@@ -13,8 +13,7 @@ from accel.errors import IndexFormatError
 from accel.format.bloom import BloomState
 from accel.format.domain import Bounds
 from accel.format.page_index import parse_offset_index
-from accel.planning.file_view import FileView
-from accel.planning.handle import FileHandle
+from accel.planning.handle import FileHandle, FileView
 from accel.testing import Layout, table, write_file
 from tests.property.test_footer_parses import same
 from tests.support.file_steps import Bytes, footer_start
@@ -41,11 +40,11 @@ def test_its_weight_grows_with_what_it_learns() -> None:
     chunks = handle.metadata.chunks
     start, length = int(chunks.offset_index_offset[0, 0]), int(chunks.offset_index_length[0, 0])
     index = parse_offset_index(data[start : start + length], num_rows=1000, lower=4, upper=len(data))
-    handle.offset_indexes[0, 0] = index
+    handle.view.offset_indexes[0, 0] = index
     assert handle.nbytes == before + index.nbytes
-    handle.offset_indexes[0, 1] = None
+    handle.view.offset_indexes[0, 1] = None
     assert handle.nbytes == before + index.nbytes
-    handle.chunk_bounds[0] = bounds = Bounds.unknown(np.full(7, 10, np.int64))
+    handle.view.chunk_bounds[0] = bounds = Bounds.unknown(np.full(7, 10, np.int64))
     assert handle.nbytes == before + index.nbytes + 64 * len(bounds) + 256
 
 
@@ -57,7 +56,7 @@ def test_bytes_before_the_footer_weigh() -> None:
 def tracked(handle: FileHandle) -> list[type]:
     """What the garbage collector follows of it alone, the handle aside."""
     gc.collect()
-    shared = [handle.kin, handle.arrow_schema, FileHandle, None]
+    shared = [handle.shared, handle.arrow_schema, FileHandle, None]
     return [
         type(one)
         for one in gc.get_referents(handle)
@@ -73,37 +72,18 @@ def test_a_folded_file_is_one_object_for_the_garbage_collector() -> None:
     assert tracked(handle) == [FileView]
 
 
-def test_facts_of_chunks_are_nothing_to_the_garbage_collector_and_follow_the_index() -> None:
-    data = write_file(COLUMNS, Layout(page_rows=50))
-    handle = Bytes(data).open(8)
-    chunks = handle.metadata.chunks
-    start, end = int(chunks.start[0, 0]), int(chunks.end[0, 0])
-    at, length = int(chunks.offset_index_offset[0, 0]), int(chunks.offset_index_length[0, 0])
-    index = parse_offset_index(data[at : at + length], num_rows=1000, lower=4, upper=len(data))
-    whole = handle.chunk_facts(0, 0)
-    assert whole[:3] == (-1, start, end) and whole[4] == 0
-    handle.offset_indexes[0, 0] = index
-    by_page = handle.chunk_facts(0, 0)
-    assert by_page[:3] == (int(index.offset[0]), start, end)
-    assert by_page is handle.chunk_facts(0, 0)
-    handle.offset_indexes[0, 0] = None
-    assert handle.chunk_facts(0, 0) == whole
-    gc.collect()
-    assert not gc.is_tracked(by_page)
-
-
 def test_it_has_grown_until_it_is_weighed() -> None:
     """Whatever it has grown by, and whoever was to weigh it then and did not."""
     handle = Bytes(write_file(COLUMNS, Layout(group_rows=250, page_rows=50))).open()
     handle.weigh()
     assert not handle.has_grown(read=True)
-    handle.chunk_facts(0, 0)
+    handle.view.chunk_bounds[0] = Bounds.unknown(np.full(4, 250, np.int64))
     assert handle.has_grown(read=False)
     assert handle.weigh() == handle.nbytes
     assert not handle.has_grown(read=False)
-    handle.blooms[0, 0] = BloomState()
+    handle.view.blooms[0, 0] = BloomState()
     handle.weigh()
-    handle.blooms[0, 0].blocks[7] = bytes(32)
+    handle.view.blooms[0, 0].blocks[7] = bytes(32)
     assert not handle.has_grown(read=False)
     assert handle.has_grown(read=True)
 
@@ -116,7 +96,7 @@ def test_folded_and_laid_out_again_it_says_the_same() -> None:
     assert handle.suggested_tail_bytes() == suggested
     assert (handle.num_rows, handle.num_row_groups, handle.group_rows.tolist()) == (1000, 4, rows)
     assert (handle.id, handle.path, handle.size, handle.etag) == (size, size.path, size.size, size.etag)
-    assert (handle.view.weighty, handle.toc, handle.bad_toc) == (0, None, None)
+    assert (handle.view.size, handle.toc, handle.bad_toc) == (0, None, None)
     assert abs(handle.nbytes - weight) < 1000
     assert handle.metadata is not before
     same(handle.metadata, before)
@@ -126,13 +106,13 @@ def test_folded_and_laid_out_again_it_says_the_same() -> None:
 @pytest.mark.parametrize(
     "note",
     [
-        lambda handle: handle.offset_indexes.update({(0, 0): None}),
-        lambda handle: handle.column_indexes.update({(0, 0): None}),
-        lambda handle: handle.indexes.update({0: None}),
-        lambda handle: handle.dictionaries.update({(0, 0): pa.nulls(1)}),
-        lambda handle: handle.blooms.update({(0, 0): None}),
+        lambda handle: handle.view.offset_indexes.update({(0, 0): None}),
+        lambda handle: handle.view.column_indexes.update({(0, 0): None}),
+        lambda handle: handle.view.indexes.update({0: None}),
+        lambda handle: handle.view.dictionaries.update({(0, 0): pa.nulls(1)}),
+        lambda handle: handle.view.blooms.update({(0, 0): None}),
         lambda handle: setattr(handle, "distrusted", True),
-        lambda handle: setattr(handle, "index_reads", 1),
+        lambda handle: setattr(handle.view, "index_reads", 1),
         lambda handle: setattr(handle, "remembered", object()),
         lambda handle: setattr(handle, "bad_toc", IndexFormatError("bad")),
     ],

@@ -8,7 +8,7 @@ import pytest
 
 from accel.decode.arrow import file_schema
 from accel.format.model import FileMetadata
-from accel.planning.instants import has_instants, indexed_as_read, int96_unit, zoned_schema
+from accel.planning.projection import has_instants, indexed_as_read, int96_unit, zoned_schema
 from tests.unit.decode.selected import open_metadata
 
 NS, US = pa.timestamp("ns"), pa.timestamp("us")

@@ -9,7 +9,7 @@ import pytest
 
 from accel.errors import AccelError, ColumnNotFoundError, SchemaMismatchError
 from accel.indexes.expressions import Expression
-from accel.planning.measures import Function, check_aggregates, resolve_aggregates
+from accel.planning.aggregates import Function, check_aggregates, resolve_aggregates
 
 SCHEMA = pa.schema(
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from accel.planning.overlay import conformed_columns, overlay
+from accel.planning.conform import conformed_columns, overlay
 from accel.predicate.bind import bind
 from accel.predicate.where import to_expr
 

@@ -49,7 +49,7 @@ def test_none_is_asked_for_where_the_footer_tells_of_one_page_and_its_bounds(
     wants = page_index_wants(
         handle,
         query_of(handle, "key > 100 AND key <= 600"),
-        kept=[(0, False), (1, False), (2, False)],
+        groups=[(0, False), (1, False), (2, False)],
         selection=None,
         piece_bytes=1 << 20,
         limit=None,
@@ -64,7 +64,7 @@ def test_an_index_of_the_file_that_speaks_of_pages_needs_to_know_where_they_are(
     wants = page_index_wants(
         handle,
         query_of(handle, "key > 100"),
-        kept=[(1, False)],
+        groups=[(1, False)],
         selection=None,
         piece_bytes=1 << 20,
         limit=None,

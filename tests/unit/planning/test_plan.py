@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.planning.task_schema import TASK_ARROW_SCHEMA
+from accel.planning.task_arrow import TASK_ARROW_SCHEMA
 from accel.testing import DictStore, Layout, table, write_file
 
 STORE = DictStore({"f": write_file(table(x=pa.array(np.arange(600))), Layout(group_rows=2, page_rows=2))})

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from accel.planning.partition_pruning import partition_evidence
 from accel.planning.projection import project_schema
-from accel.planning.pruning import partition_evidence, prune_row_groups
+from accel.planning.pruning import prune_row_groups
 from accel.planning.query import Question, compile_query
 from accel.predicate.prune import Verdict
 from accel.predicate.where import to_expr

@@ -7,7 +7,7 @@ import pytest
 
 from accel.decode.arrow import file_schema
 from accel.errors import ParquetFormatError
-from accel.planning.schema_wire import decode_schema, encode_schema
+from accel.planning.task_arrow import decode_schema, encode_schema
 from accel.testing import Layout, write_file
 from tests.support.file_steps import Bytes
 

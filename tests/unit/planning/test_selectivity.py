@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 import accel
+from accel.planning.embedded import Sketches
 from accel.planning.handle import FileHandle
 from accel.planning.projection import project_schema
 from accel.planning.pruning import prune_row_groups
 from accel.planning.query import FileQuery, Question, compile_query
 from accel.planning.selectivity import Selectivity
-from accel.planning.sketches import Sketches
 from accel.predicate.where import to_expr
 from accel.testing import Layout, table, write_file
 from tests.support.file_steps import Bytes

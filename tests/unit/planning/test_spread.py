@@ -11,7 +11,7 @@ from accel.planning.handle import FileHandle
 from accel.planning.projection import project_schema
 from accel.planning.pruning import prune_row_groups
 from accel.planning.query import Question, compile_query
-from accel.planning.spread import BELOW, EQUAL, Spread, place_of, spread_of
+from accel.planning.selectivity import BELOW, EQUAL, Spread, place_of, spread_of
 from accel.predicate.where import to_expr
 from accel.testing import Layout, table, write_file
 from tests.support.file_steps import Bytes
@@ -61,20 +61,10 @@ def test_text_lies_by_what_it_begins_with() -> None:
     assert spread.below(place_of(b"b") or 0.0) == 0.5
 
 
-def test_it_is_made_once() -> None:
-    view = planned().view
-    before = view.nbytes
-    first = spread_of(view, 0, N)
-    assert spread_of(view, 0, N) is first
-    assert view.nbytes > before
-
-
 @pytest.mark.parametrize("leaf", [None, N], ids=["no leaf", "statistics not read"])
-def test_without_statistics_nothing_is_kept(leaf: int | None) -> None:
+def test_without_statistics_nothing_is_assumed(leaf: int | None) -> None:
     view = Bytes(DATA).open().view
     assert spread_of(view, 0, leaf) == Spread(0.0, 3, None, None, False)
-    # They may yet be read.
-    assert view.spreads == {}
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,15 @@ import pytest
 
 from accel.arrays import relabel
 from accel.errors import SchemaMismatchError
-from accel.planning.measures import Function, check_aggregates, resolve_aggregates
-from accel.planning.tally import Tally, finish, tally_array, tally_constant
+from accel.planning.aggregates import (
+    Function,
+    Tally,
+    check_aggregates,
+    finish,
+    resolve_aggregates,
+    tally_array,
+    tally_constant,
+)
 
 D = decimal.Decimal
 NAN = math.nan

@@ -11,8 +11,7 @@ import pytest
 
 import accel
 from accel.errors import ParquetFormatError
-from accel.planning.task_schema import TASK_ARROW_SCHEMA, checksum_of
-from accel.planning.wire import decode_tasks
+from accel.planning.task_arrow import TASK_ARROW_SCHEMA, checksum_of, decode_tasks
 from accel.testing import DictStore, Layout, table, write_file
 
 TOP = 2**63 - 1

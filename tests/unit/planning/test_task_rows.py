@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.planning.task_rows import join_rows, rows_of, take_out
-from accel.planning.wire import decode_tasks, encode_tasks
+from accel.planning.task_arrow import decode_tasks, encode_tasks, join_rows, rows_of, take_out
 from accel.testing import DictStore, Layout, table, write_file
 
 STORE = DictStore(

@@ -9,7 +9,7 @@ import pytest
 
 import accel
 from accel.errors import SchemaMismatchError
-from accel.planning.variants import check_variants
+from accel.planning.conform import check_variants
 from accel.testing import write_file
 
 

@@ -12,9 +12,8 @@ import pytest
 
 from accel.format.domain import Bounds, Domain
 from accel.format.model import Physical, Repetition, SchemaElement
-from accel.indexes.zone_stats import ZoneStats, unit_stats
-from accel.planning.measures import Function
-from accel.planning.tally import Tally
+from accel.indexes.zone_bounds import ZoneStats, unit_stats
+from accel.planning.aggregates import Function, Tally
 from accel.planning.zones import Zones, zones_of_bounds, zones_of_stats
 
 COUNT, SUM, MIN, MAX = Function.COUNT, Function.SUM, Function.MIN, Function.MAX
@@ -60,7 +59,7 @@ def bounds(domain: Domain, low: Any, high: Any, *, nulls: int = 0, nans: int = 0
 
 
 def known(zones: Zones) -> dict[str, bool]:
-    return {str(f): bool(zones.known({f})[0]) for f in (COUNT, MIN, MAX, SUM)}
+    return {str(f): bool(zones.answerable({f})[0]) for f in (COUNT, MIN, MAX, SUM)}
 
 
 @pytest.mark.parametrize(
@@ -145,7 +144,7 @@ def test_figures_of_some_units() -> None:
     zones = stats([1, 9, None, 4, 5, 6, None, None], pa.int64(), (0, 2, 4, 6))
     assert zones.rows.tolist() == [2, 2, 2, 2]
     every = {COUNT, SUM, MIN, MAX}
-    assert zones.known(every).all()
+    assert zones.answerable(every).all()
     assert zones.tally(np.array([True, True, False, True]), every) == Tally(count=3, low=1, high=9, total=14)
     assert zones.tally(np.array([False, False, False, True]), every) == Tally()
     assert zones.take(1).tally(np.array([True]), every) == Tally(count=1, low=4, high=4, total=4)

@@ -88,10 +88,12 @@ def test_what_is_wrong_names_its_row_group(
 
 def test_what_they_select_is_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """As of any other piece, for what is expected of the next."""
-    from accel.planning.seen import Seen
+    from accel.planning.two_phase import ObservedSelectivity
 
     told: list[tuple[int, int]] = []
-    monkeypatch.setattr(Seen, "add", lambda _, *, tested, matched: told.append((tested, matched)))
+    monkeypatch.setattr(
+        ObservedSelectivity, "add", lambda _, *, tested, matched: told.append((tested, matched))
+    )
     ask(written(), "text = 'text 5'").to_table()
     assert told == [(GROUPS * ROWS, GROUPS * ROWS // 6)]
     told.clear()

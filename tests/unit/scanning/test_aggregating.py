@@ -15,8 +15,8 @@ import pytest
 
 import accel
 from accel.errors import ColumnNotFoundError, SchemaMismatchError
-from accel.planning.answers import MetadataAnswer
-from accel.planning.tally import Tally
+from accel.planning.aggregates import Tally
+from accel.planning.metadata_answers import MetadataAnswer
 from accel.ranges import Kind
 from accel.scanning.aggregating import Aggregation
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.planning.task_schema import TASK_ARROW_SCHEMA
+from accel.planning.task_arrow import TASK_ARROW_SCHEMA
 from accel.store import io_loop
 from accel.testing import (
     DictStore,

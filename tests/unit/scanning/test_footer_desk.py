@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from accel.decode.shared_schemas import shared_schema
 from accel.format.footer import parse_footer
-from accel.planning.need import Tail
+from accel.planning.read_request import Tail
 from accel.scanning.footer_prefetch import FooterBatchParser
 from bench.micro.footers import WRITERS
 

@@ -12,7 +12,7 @@ import pytest
 
 import accel
 from accel.errors import ColumnNotFoundError, SchemaMismatchError
-from accel.predicate import membership as module
+from accel.predicate import bind as module
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
 

@@ -19,9 +19,9 @@ from accel.errors import AccelError, ObjectChangedError, ParquetFormatError, Sto
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.planning.pages import Piece
-from accel.planning.seen import Seen
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
+from accel.planning.two_phase import ObservedSelectivity
 from accel.reader.task_reads import PieceRead
 from accel.scanning.file_jobs import FileJob, FixedJobs
 from accel.scanning.file_run import ReadyBatch
@@ -52,7 +52,7 @@ class FakeReader:
     def __init__(self, before: Callable[[ScanTask, Piece], Any] | None = None, **options: Any) -> None:
         self.options = Options(**options)
         self.metrics = Metrics()
-        self.seen = Seen()
+        self.seen = ObservedSelectivity()
         self.network = Network(latency=0.03, bandwidth=90e6)
         self.before = before
         self.fetched: list[tuple[str, list[tuple[int, int]]]] = []

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
+from accel.coalesce import Merging, RequestShape
 from accel.errors import ObjectNotFoundError
 from accel.metrics import Metrics
 from accel.options import MIB, Options
-from accel.planning.coalesce import Merging, RequestShape
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 from accel.store.client import Client
 from accel.store.network import Network

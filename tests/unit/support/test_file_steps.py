@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accel.planning.need import Need, NeedTail, Steps, Tail
+from accel.planning.read_request import ReadRequest, Steps, Tail, TailRequest
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 from tests.support.file_steps import drive
 
@@ -12,9 +12,9 @@ WANT = Want(ReadKey(Kind.FOOTER), ByteRange(0, 3))
 
 
 def steps(asked: list[object]) -> Steps[str]:
-    tail = yield NeedTail(5)
+    tail = yield TailRequest(5)
     asked.append(tail)
-    stash = yield Need((WANT,))
+    stash = yield ReadRequest((WANT,))
     asked.append(stash)
     return "done"
 
@@ -24,13 +24,13 @@ def test_each_need_is_answered_in_turn() -> None:
     stash: Stash = {WANT.key: memoryview(b"123")}
     needs: list[object] = []
 
-    def answer(need: Need | NeedTail) -> Stash | Tail:
+    def answer(need: ReadRequest | TailRequest) -> Stash | Tail:
         needs.append(need)
-        return tail if isinstance(need, NeedTail) else stash
+        return tail if isinstance(need, TailRequest) else stash
 
     asked: list[object] = []
     assert drive(steps(asked), answer) == "done"
-    assert needs == [NeedTail(5), Need((WANT,))]
+    assert needs == [TailRequest(5), ReadRequest((WANT,))]
     assert asked == [tail, stash]
 
 
@@ -39,14 +39,14 @@ def test_steps_that_need_nothing() -> None:
         return 7
         yield
 
-    def answer(need: Need | NeedTail) -> Stash | Tail:
+    def answer(need: ReadRequest | TailRequest) -> Stash | Tail:
         raise AssertionError(f"{need} was asked for")
 
     assert drive(nothing(), answer) == 7
 
 
 def test_what_the_network_raises_goes_through() -> None:
-    def answer(need: Need | NeedTail) -> Stash | Tail:
+    def answer(need: ReadRequest | TailRequest) -> Stash | Tail:
         raise OSError("down")
 
     with pytest.raises(OSError, match="down"):

@@ -1,0 +1,249 @@
+"""From many small byte ranges of one object to few requests, and back."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from accel.arrays import join_buffers
+from accel.errors import ParquetFormatError
+from accel.ranges import Buffer, ByteRange, Kind, ReadKey, Stash, Want
+
+__all__ = ["Fetch", "Merging", "RequestShape", "assemble", "coalesce", "joined_bytes"]
+
+# A learned length of a merged request lies between these.
+_SHORTEST = 512 * 1024
+_LONGEST = 8 * 1024 * 1024
+_DATA = {Kind.PAGE, Kind.CHUNK}
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """One request to send, and the wants that it serves.
+
+    `wants` holds every want with a byte in `range`, by start. A want longer than a request may be
+    appears in each of the fetches that bring a part of it.
+    """
+
+    range: ByteRange
+    wants: tuple[Want, ...]
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of most of its wanted bytes; a dictionary page fetched together with data counts as data."""
+        if len(self.wants) == 1:
+            return self.wants[0].key.kind
+        share: Counter[Kind] = Counter()
+        for want in self.wants:
+            share[want.key.kind] += want.range.length
+        if share.keys() & _DATA:
+            del share[Kind.DICTIONARY]
+        return share.most_common(1)[0][0]
+
+
+@dataclass(frozen=True, slots=True)
+class Merging:
+    """How the ranges of one read become requests: see `coalesce`."""
+
+    max_gap_bytes: int
+    max_coalesced_bytes: int
+    wide_gap_bytes: int = 0
+    few_requests: int = 0
+
+    def requests(self, wants: Sequence[Want]) -> list[Fetch]:
+        """The requests that bring these ranges."""
+        return coalesce(
+            wants,
+            max_gap_bytes=self.max_gap_bytes,
+            max_coalesced_bytes=self.max_coalesced_bytes,
+            wide_gap_bytes=self.wide_gap_bytes,
+            few_requests=self.few_requests,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestShape:
+    """What requests to one store should look like, taken once for a run: what it learns meanwhile comes too late.
+
+    So what was predicted is what is asked for.
+    """
+
+    gap_bytes: int
+    """Bytes that one response brings in about the time that a request costs."""
+    wide_gap_bytes: int
+    """Bytes that all responses together bring in that time."""
+    few_requests: int
+    """So many are sent in the time that the answer to the first takes."""
+    streams: int
+    """How many parallel responses still add throughput."""
+    max_coalesced_bytes: int | None = None
+    """As the caller set it; None: worked out for each read by `merging`."""
+
+    def merging(self, nbytes: int, *, reads: int = 1) -> Merging:
+        """For so many reads that bring about so many bytes at the same time, all together: no request longer than
+        all streams' fair share."""
+        longest = self.max_coalesced_bytes
+        if longest is None:
+            # One stream gains nothing by being cut.
+            share = nbytes // self.streams if self.streams > 1 else _LONGEST
+            longest = min(max(share, _SHORTEST), _LONGEST)
+        few = max(1, self.few_requests // max(1, reads))
+        return Merging(self.gap_bytes, longest, self.wide_gap_bytes, few)
+
+
+def coalesce(
+    wants: Sequence[Want],
+    *,
+    max_gap_bytes: int,
+    max_coalesced_bytes: int,
+    wide_gap_bytes: int = 0,
+    few_requests: int = 0,
+) -> list[Fetch]:
+    """Merge neighbouring ranges, and split what is too long for one request.
+
+    Parameters
+    ----------
+    wants : sequence of Want
+        In any order; they may overlap or repeat.
+    max_gap_bytes : int
+        Two ranges are merged when no more than this many unwanted bytes lie between them.
+    max_coalesced_bytes : int
+        Merging over a gap stops at this length. Overlapping wants always share their bytes; where
+        they, or one want alone, are longer, they are cut into pieces of nearly equal size. A piece may
+        be up to 1.4 times this long, so that no tiny one is left over.
+    wide_gap_bytes, few_requests : int
+        What takes more than `few_requests` is merged further, over the narrowest gaps first: until it takes no
+        more than these, or the next gap is wider than `wide_gap_bytes`, or more than half of what is wanted would
+        be read in vain. Few requests cost nothing while the first answer is waited for, and a gap in them lengthens one
+        response; many cost more than the bytes between them, which all responses bring together.
+
+    Returns
+    -------
+    list of Fetch
+        Ascending, without overlap: no byte is asked for twice.
+    """
+    if not wants:
+        return []
+    ordered = sorted(wants, key=lambda want: (want.range.start, want.range.end))
+    if max_gap_bytes < wide_gap_bytes and len(wants) > few_requests:
+        max_gap_bytes = _widest_gap(ordered, max_gap_bytes, wide_gap_bytes, few_requests)
+    fetches: list[Fetch] = []
+    group: list[Want] = []
+    start = end = 0
+    for want in ordered:
+        low, high = want.range.start, want.range.end
+        near = low - end <= max_gap_bytes and high - start <= max_coalesced_bytes
+        if group and (low < end or near):
+            end = max(end, high)
+        else:
+            if group:
+                fetches.extend(_cut(ByteRange(start, end), group, max_coalesced_bytes))
+            start, end, group = low, high, []
+        group.append(want)
+    fetches.extend(_cut(ByteRange(start, end), group, max_coalesced_bytes))
+    return fetches
+
+
+def _widest_gap(ordered: Sequence[Want], narrow: int, wide: int, few: int) -> int:
+    """The gap over which ranges have to be merged, between `narrow` and `wide`, so that few requests are left."""
+    gaps: list[int] = []
+    wanted, end = 0, ordered[0].range.start
+    for want in ordered:
+        start = want.range.start
+        if start - end > narrow:
+            gaps.append(start - end)
+        wanted += max(0, want.range.end - max(start, end))
+        end = max(end, want.range.end)
+    gaps.sort()
+    found, read = narrow, 0
+    for gap in gaps[: max(0, len(gaps) + 1 - few)]:
+        read += gap
+        if gap > wide or read > wanted // 2:
+            break
+        found = gap
+    return found
+
+
+def _cut(whole: ByteRange, wants: list[Want], limit: int) -> list[Fetch]:
+    length = whole.length
+    # The ceiling of length / limit - 0.4: pieces of at most 1.4 limits.
+    pieces = max(1, -((4 * limit - 10 * length) // (10 * limit)))
+    if pieces == 1:
+        return [Fetch(whole, tuple(wants))]
+    edges = [whole.start + length * i // pieces for i in range(pieces + 1)]
+    return [
+        Fetch(
+            ByteRange(low, high),
+            tuple(want for want in wants if want.range.start < high and low < want.range.end),
+        )
+        for low, high in pairwise(edges)
+    ]
+
+
+def joined_bytes(fetches: Sequence[Fetch]) -> int:
+    """Bytes of the wants that lie in several of these fetches: `assemble` will have to copy them."""
+    return sum(
+        want.range.length
+        for one, other in pairwise(fetches)
+        if one.range.end == other.range.start
+        for want in other.wants
+        if want.range.start < other.range.start
+    )
+
+
+def assemble(wants: Sequence[Want], parts: Sequence[tuple[ByteRange, Buffer]]) -> Stash:
+    """Give each want its bytes.
+
+    Parameters
+    ----------
+    wants : sequence of Want
+        A key may come twice if it names the same range.
+    parts : sequence of (ByteRange, buffer)
+        What the fetches brought, in any order, without overlap.
+
+    Returns
+    -------
+    Stash
+        A view into the part, where one part holds the whole want; else a copy, joined.
+
+    Raises
+    ------
+    ValueError
+        A part is not as long as its range, or a want is not covered.
+    ParquetFormatError
+        A key names two ranges.
+    """
+    received = sorted(((r.start, r.end, memoryview(data)) for r, data in parts), key=lambda part: part[0])
+    for start, end, view in received:
+        if view.nbytes != end - start:
+            raise ValueError(f"{view.nbytes} bytes came for {ByteRange(start, end)}")
+    starts = [part[0] for part in received]
+    stash: dict[ReadKey, memoryview] = {}
+    ranges: dict[ReadKey, ByteRange] = {}
+    for want in wants:
+        first = ranges.setdefault(want.key, want.range)
+        if first != want.range:
+            # Tasks that were planned elsewhere may contradict each other.
+            raise ParquetFormatError(f"{want.key} names both {first} and {want.range}")
+        if want.key not in stash:
+            stash[want.key] = _slice(want.range, received, max(bisect_right(starts, want.range.start) - 1, 0))
+    return stash
+
+
+def _slice(wanted: ByteRange, received: list[tuple[int, int, memoryview]], first: int) -> memoryview:
+    position = wanted.start
+    pieces: list[memoryview] = []
+    for start, end, view in received[first:]:
+        if start > position or position >= wanted.end:
+            break
+        if end > position:
+            pieces.append(view[position - start : min(end, wanted.end) - start])
+            position = min(end, wanted.end)
+    if position < wanted.end:
+        raise ValueError(f"no part holds {ByteRange(position, wanted.end)}")
+    if len(pieces) == 1:
+        return pieces[0]
+    return memoryview(join_buffers(pieces)).cast("B").toreadonly()

@@ -1,0 +1,361 @@
+"""One opened file and a question become scan tasks.
+
+Statistics drop row groups; page indexes, which often are in memory, cut each of the others to the rows that may match;
+embedded indexes, bloom filters and dictionaries are looked up for the rows in doubt, where they may save more than they
+cost. What is left of each row group is one task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from accel.errors import (
+    AccelError,
+    EncryptedFileError,
+    IndexFormatError,
+    ParquetFormatError,
+    redact,
+    refuse_unforeseen,
+)
+from accel.planning.handle import FileHandle
+from accel.planning.index_evidence import IndexStatements
+from accel.planning.index_lookup import IndexLookup, find_embedded
+from accel.planning.page_indexes import (
+    fetch_page_indexes,
+    page_index_wants,
+    take_page_indexes,
+)
+from accel.planning.pages import READABLE_CODECS, LeafReads, PagesOf
+from accel.planning.pruning import RemainingGroups, prune_pages, prune_row_groups
+from accel.planning.query import FileQuery
+from accel.planning.read_request import OnBadIndex, ReadRequest, Steps
+from accel.planning.selection import RowSelection
+from accel.planning.task import ScanTask, TaskFile
+from accel.planning.two_phase import Guesses, guess_shares
+from accel.predicate.prune import Verdict
+
+if TYPE_CHECKING:
+    from accel.planning.index_lookup import ReadDictionary
+    from accel.planning.remembered import Evaluation
+
+__all__ = ["FilePlan", "plan_file"]
+
+# The column chunks whose pages are found without a break: some milliseconds.
+_AT_ONCE = 300
+
+
+@dataclass(slots=True)
+class FilePlan:
+    """The tasks of one file, in the order of its row groups, and what pruning did."""
+
+    tasks: list[ScanTask] = field(default_factory=list)
+    row_groups: int = 0
+    row_groups_kept: int = 0
+    pages: int = 0
+    pages_kept: int = 0
+    rows: int = 0
+    rows_kept: int = 0
+    rows_sure: int = 0
+    index_round_trips: int = 0
+    chunks_whole: int = 0
+    """Column chunks that are read whole because they have no offset index, although a part may do."""
+    remembered_groups: int = 0
+    """Row groups whose matching rows are remembered."""
+    probed_groups: int = 0
+    """Row groups that a bloom filter or a dictionary excluded."""
+    guessed: list[ScanTask] = field(default_factory=list)
+    """Tasks whose share of matching rows was estimated, as it may decide how they are read."""
+    sketched: bool = False
+    """Whether embedded sketches took part in that."""
+
+    def take(self, guesses: Guesses, handle: FileHandle) -> None:
+        """Count the tasks in, with the estimates of how selective their filter is."""
+        self.guessed, self.sketched = guesses.guessed, guesses.sketched
+        for task in guesses.tasks:
+            self.add(task, handle)
+
+    def count_remembered(
+        self, known: Collection[int], groups: RemainingGroups, drafts: Mapping[int, ScanTask]
+    ) -> None:
+        """Count the row groups whose matching rows were remembered."""
+        if not known:
+            return
+        doubtful = {group for group, task in drafts.items() if task.needs_filter}
+        self.remembered_groups = sum(
+            not certain and group in known and group not in doubtful for group, certain in groups
+        )
+
+    def add(self, task: ScanTask, handle: FileHandle) -> None:
+        """Count a task in."""
+        self.row_groups_kept += 1
+        for reads in task.reads:
+            self.pages += reads.total_pages
+            self.pages_kept += len(reads.ordinal)
+        if task.needs_filter or task.rows.count < task.num_rows:
+            group = task.row_group
+            self.chunks_whole += sum(
+                r.whole and not handle.has_offset_index(group, r.column) for r in task.reads
+            )
+        self.rows_kept += task.rows.count
+        self.rows_sure += task.sure.count
+        self.tasks.append(task)
+
+
+def plan_file(
+    handle: FileHandle,
+    task_file: TaskFile,
+    *,
+    selection: Mapping[int, RowSelection] | None,
+    limit: int | None = None,
+    piece_bytes: int,
+    probe_min_bytes: int,
+    early_bytes: int = 0,
+    whole_bytes: int = 0,
+    read_dictionary: ReadDictionary,
+    on_bad_index: OnBadIndex,
+) -> Steps[FilePlan]:
+    """Prune a file's row groups and pages, and make the tasks that read the rest.
+
+    Parameters
+    ----------
+    selection : mapping, optional
+        The caller's own access plan: rows by row group; row groups not named are not read.
+    limit : int, optional
+        No more rows than this will be taken.
+    piece_bytes : int
+        Larger row groups get their offset index read even if all rows are wanted, so that they can be cut.
+    probe_min_bytes : int
+        Bloom filters and dictionaries are read when they may save more than this.
+    early_bytes : int
+        All page indexes may come with the first few, where they are no more: see `fetch_page_indexes`.
+    whole_bytes : int
+        Chunks that come to no more, all together, are read whole: they hold hardly more than a page each, and finding
+        the page takes a round trip.
+    read_dictionary : callable
+        Decodes a dictionary page.
+    on_bad_index : callable
+        Called with each index that does not verify; it may raise.
+    """
+    _check_selection(handle, task_file, selection)
+    with refuse_unforeseen("metadata"):
+        query = task_file.query
+        _report_misplaced(handle, query, on_bad_index)
+        plan = FilePlan(row_groups=handle.num_row_groups, rows=handle.num_rows)
+        groups = _remaining_groups(handle, query, selection)
+        if not groups and handle.bad_toc is None and not task_file.question.embedded:
+            return plan  # no index is left to look up or to report
+        embedded = find_embedded(handle, query, named=task_file.question.embedded, on_bad_index=on_bad_index)
+        wants = page_index_wants(
+            handle,
+            query,
+            groups=groups,
+            selection=selection,
+            piece_bytes=piece_bytes,
+            limit=limit,
+            pages_indexed=embedded is not None and embedded.by_page,
+            answered=embedded.answered(query) if embedded is not None else (),
+            whole_bytes=whole_bytes,
+        )
+        lookup = IndexLookup(
+            handle,
+            query,
+            embedded=embedded,
+            probe_min_bytes=probe_min_bytes,
+            read_dictionary=read_dictionary,
+            on_bad_index=on_bad_index,
+        )
+        evidence = IndexStatements()
+        known = _recall(handle, task_file)
+        draft = partial(_draft, handle, task_file, selection=selection, evidence=evidence, known=known)
+        if wants:
+            along = lookup.wants_along(wants, groups, draft, early_bytes)
+            stash, plan.index_round_trips = yield from fetch_page_indexes(
+                handle, wants, early_bytes=early_bytes, along=along
+            )
+            take_page_indexes(handle, wants, stash=stash, on_bad_index=on_bad_index)
+            lookup.learn(stash)
+        if handle.bad_toc is not None and query.bound is not None:
+            on_bad_index(handle.bad_toc)
+        drafts = yield from _draft_in_parts(
+            draft, groups, leaves=len(query.output_leaves) + len(query.filter_leaves)
+        )
+        drafts = yield from _look_up(lookup, drafts, draft=draft, evidence=evidence, plan=plan)
+        plan.count_remembered(known, groups, drafts)
+        for group, task in drafts.items():
+            for reads in task.reads:
+                _check_chunk(handle, group, reads.column)
+        plan.take(guess_shares(handle, query, tasks=list(drafts.values()), on_bad_index=on_bad_index), handle)
+        return plan
+
+
+def _look_up(
+    lookup: IndexLookup,
+    drafts: dict[int, ScanTask],
+    *,
+    draft: Callable[[RemainingGroups], dict[int, ScanTask]],
+    evidence: IndexStatements,
+    plan: FilePlan,
+) -> Steps[dict[int, ScanTask]]:
+    """Look up the row groups in doubt, and draft those again that indexes have evidence about."""
+    in_doubt = {group: task for group, task in drafts.items() if task.needs_filter}
+    if not in_doubt:
+        return drafts
+    plan.index_round_trips += yield from lookup.run(in_doubt, evidence)
+    changed = [group for group in in_doubt if evidence.covers(group)]
+    if not changed:
+        return drafts
+    again = draft([(group, False) for group in changed])
+    plan.probed_groups += len(changed) - len(again)
+    excluded = set(changed) - again.keys()
+    return {group: again.get(group, task) for group, task in drafts.items() if group not in excluded}
+
+
+def _remaining_groups(
+    handle: FileHandle, query: FileQuery, selection: Mapping[int, RowSelection] | None
+) -> RemainingGroups:
+    """Return the row groups that statistics and the caller's access plan leave, and whether all their rows match."""
+    return [
+        (group, verdict == Verdict.ALL)
+        for group, verdict in enumerate(prune_row_groups(handle, query).tolist())
+        if verdict != Verdict.NONE and (selection is None or selection.get(group))
+    ]
+
+
+def _report_misplaced(handle: FileHandle, query: FileQuery, on_bad_index: OnBadIndex) -> None:
+    """Report the indexes of the query's columns that the footer places outside the file: they are not used."""
+    metadata = handle.metadata
+    for words, group, leaf in metadata.misplaced_indexes({*query.filter_leaves, *query.output_leaves}):
+        on_bad_index(
+            IndexFormatError(
+                f"the footer places the {words} outside the file, which has {metadata.file_size} bytes",
+                path=handle.id.path,
+                place=f"row group {group}, column {'.'.join(metadata.schema.leaves[leaf].path)}",
+            )
+        )
+
+
+def _check_selection(
+    handle: FileHandle, task_file: TaskFile, selection: Mapping[int, RowSelection] | None
+) -> None:
+    name = redact(task_file.url)
+    for group, rows in (selection or {}).items():
+        groups = handle.metadata.num_row_groups
+        if not 0 <= group < groups:
+            raise ValueError(f"selection names row group {group}; {name} has {groups}")
+        if rows and int(rows.stops[-1]) > int(handle.metadata.group_rows[group]):
+            raise ValueError(
+                f"selection goes to row {int(rows.stops[-1])} of row group {group} of {name}, "
+                f"which has {int(handle.metadata.group_rows[group])} rows"
+            )
+
+
+def _recall(handle: FileHandle, task_file: TaskFile) -> Mapping[int, Evaluation]:
+    """Return what earlier scans found this predicate to select, by row group."""
+    remembered = handle.remembered
+    if remembered is None:
+        return {}
+    from accel.planning.question_keys import predicate_key
+
+    pickled = task_file.question.compiled.pickled
+    return remembered.under(predicate_key(task_file.query, task_file.int96_unit, pickled=pickled))
+
+
+def _draft_in_parts(
+    draft: Callable[[RemainingGroups], dict[int, ScanTask]],
+    groups: RemainingGroups,
+    *,
+    leaves: int,
+) -> Steps[dict[int, ScanTask]]:
+    """Draft all row groups, some at a time: between them the event loop runs."""
+    drafts: dict[int, ScanTask] = {}
+    at_once = max(1, _AT_ONCE // max(1, leaves))
+    for start in range(0, len(groups), at_once):
+        if start:
+            yield ReadRequest(())
+        drafts |= draft(groups[start : start + at_once])
+    return drafts
+
+
+def _draft(
+    handle: FileHandle,
+    task_file: TaskFile,
+    groups: RemainingGroups,
+    *,
+    selection: Mapping[int, RowSelection] | None,
+    evidence: IndexStatements,
+    known: Mapping[int, Evaluation],
+) -> dict[int, ScanTask]:
+    """Make the tasks of some row groups from what is in memory; none for a row group in which no row can match."""
+    query = task_file.query
+    group_rows = handle.metadata.group_rows
+    doubtful = [group for group, certain in groups if not certain]
+    pages = dict(zip(doubtful, prune_pages(handle, query, groups=doubtful, evidence=evidence), strict=True))
+    drafts = {}
+    for group, certain in groups:
+        num_rows = int(group_rows[group])
+        if certain:
+            rows = sure = RowSelection.all(num_rows)
+        else:
+            rows, sure = pages[group].rows, pages[group].sure
+        if selection is not None:
+            rows, sure = rows.intersect(selection[group]), sure.intersect(selection[group])
+        if group in known and rows:
+            settled = known[group].settle(rows, sure, num_rows)
+            rows, sure = (rows, sure) if settled is None else (settled, settled)
+        if rows:
+            reads = _read_leaves(handle, query, group, rows, rows.without(sure, num_rows))
+            drafts[group] = ScanTask(task_file, group, num_rows, rows, sure, reads)
+    return drafts
+
+
+def _read_leaves(
+    handle: FileHandle, query: FileQuery, group: int, rows: RowSelection, doubtful: RowSelection
+) -> tuple[LeafReads, ...]:
+    """Return the pages of a row group that hold these rows; columns of the filter alone are read for rows in doubt."""
+    filters = frozenset(query.filter_leaves) if doubtful else frozenset[int]()
+    outputs = frozenset(query.output_leaves)
+    view = handle.view
+    metadata, indexes = view.metadata, view.offset_indexes
+    num_rows = metadata.group_rows.item(group)
+    for_rows = PagesOf(rows, num_rows)
+    for_doubtful = for_rows if doubtful is rows else PagesOf(doubtful, num_rows)
+    reads = []
+    for leaf in sorted(filters | outputs):
+        if metadata.chunks.end[group, leaf] <= metadata.chunks.start[group, leaf]:
+            _check_chunk(handle, group, leaf)
+        pages = for_rows if leaf in outputs else for_doubtful
+        reads.append(
+            pages.reads(
+                metadata,
+                group,
+                leaf,
+                index=indexes.get((group, leaf)),
+                for_filter=leaf in filters,
+                for_output=leaf in outputs,
+            )
+        )
+    return tuple(reads)
+
+
+def _check_chunk(handle: FileHandle, group: int, leaf: int) -> None:
+    """Refuse a chunk that cannot be read, before any byte of it is requested."""
+    chunks = handle.metadata.chunks
+    at = (group, leaf)
+    if at in handle.view.readable:
+        return
+    error: AccelError | None = None
+    if chunks.encrypted[at]:
+        error = EncryptedFileError("the column is encrypted", hint="accel reads no encrypted columns")
+    elif chunks.external[at]:
+        error = ParquetFormatError("the column's data lives in another file (file_path is set)")
+    elif int(chunks.codec[at]) not in READABLE_CODECS:
+        error = ParquetFormatError(f"compression codec {int(chunks.codec[at])} is not supported")
+    elif chunks.start[at] < 4 or chunks.end[at] <= chunks.start[at]:
+        error = ParquetFormatError("the column chunk has no bytes")
+    if error is not None:
+        name = ".".join(handle.metadata.schema.leaves[leaf].path)
+        raise error.at(path=handle.id.path, place=f"row group {group}, column {name}")
+    handle.view.readable.add(at)

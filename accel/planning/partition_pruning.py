@@ -1,0 +1,171 @@
+"""Partition pruning: files are excluded by the values in their paths, once for each combination of values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from accel.arrays import make_scalar
+from accel.errors import AccelError, SchemaMismatchError
+from accel.planning.file_entry import FileEntry
+from accel.planning.query import Question, constant_fields
+from accel.predicate.expr import Expr
+from accel.predicate.prune import Evidence, prune
+
+__all__ = ["PartitionValues", "partition_evidence"]
+
+_Values: TypeAlias = tuple[object, ...]
+_Terms: TypeAlias = "dict[tuple[int, ...], tuple[object, list[pa.Scalar], Evidence]]"
+"""The evidence of partition values about single terms, by the identity of the term and of the values."""
+
+
+class PartitionValues:
+    """The partition values of one scan's files.
+
+    Parameters
+    ----------
+    where : Expr or None
+    listed : pyarrow.Schema
+        The partition columns, as the listing found them.
+    """
+
+    def __init__(self, where: Expr | None, listed: pa.Schema) -> None:
+        self._where = where
+        self._listed = listed
+        self._seeming: dict[_Values, bool] = {}
+        self._scalars: dict[_Values, dict[str, pa.Scalar]] = {}
+        self._excluded: dict[_Values, bool] = {}
+        self._as_listed: bool | None = None
+        # Equal values share one object, by whose identity `_terms` is looked up.
+        self._made: dict[tuple[str, object], pa.Scalar] = {}
+        self._terms: _Terms = {}
+        self._fields: dict[tuple[str, object], dict[str, pa.Scalar]] = {}
+
+    def exclude_as_listed(self, file: FileEntry) -> bool:
+        """Whether the partition values exclude a file, provided that the listed columns are partition columns."""
+        if self._where is None or not file.partition:
+            return False
+        found = self._seeming.get(file.partition)
+        if found is None:
+            fields = zip(self._listed, file.partition, strict=True)
+            values = {f.name: self._scalar(f, value) for f, value in fields}
+            found = self._seeming[file.partition] = _excludes(self._where, values, self._terms)
+        return found
+
+    def _scalar(self, field: pa.Field, value: object) -> pa.Scalar:
+        found = self._made.get((field.name, value))
+        if found is None:
+            found = self._made[field.name, value] = make_scalar(value, field.type)
+        return found
+
+    def exclude(self, file: FileEntry, question: Question) -> bool:
+        """Whether the partition values exclude a file under the scan's one question.
+
+        Raises SchemaMismatchError, as `of`.
+        """
+        if not self.exclude_as_listed(file):
+            return False
+        found = self._excluded.get(file.partition)
+        if found is None:
+            whole = all(name in question.partition_names for name in self._listed.names)
+            # Columns of the listed types need no second look.
+            found = whole and (self._means_listed(question) or self._exclude_in(file, question))
+            self._excluded[file.partition] = found
+        return found
+
+    def _means_listed(self, question: Question) -> bool:
+        """Whether the data set's types of the columns are the listed ones."""
+        if self._as_listed is None:
+            self._as_listed = all(question.schema.field(f.name).type == f.type for f in self._listed)
+        return self._as_listed
+
+    def _exclude_in(self, file: FileEntry, question: Question) -> bool:
+        return _excludes(self._where, self.of(file, question), {})
+
+    def of(self, file: FileEntry, question: Question) -> Mapping[str, pa.Scalar]:
+        """The values of a file, in the data set's types.
+
+        Raises
+        ------
+        SchemaMismatchError
+            A value does not fit its type.
+        """
+        found = self._scalars.get(file.partition)
+        if found is None:
+            found = {}
+            try:
+                for key in zip(self._listed.names, file.partition, strict=True):
+                    field = self._fields.get(key)
+                    if field is None:
+                        field = constant_fields(question, key[:1], partition=key[1:])
+                        self._fields[key] = field
+                    found |= field
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise SchemaMismatchError(
+                    f"a partition value of its path does not fit the scan's schema: {error}",
+                    path=file.url,
+                    hint="partitioning=None leaves the paths alone",
+                ) from error
+            self._scalars[file.partition] = found
+        return found
+
+
+def _excludes(where: Expr | None, values: Mapping[str, pa.Scalar], terms: _Terms) -> bool:
+    if where is None:
+        return False
+    try:
+        return not bool(partition_evidence(where, values, terms=terms).may_true[0])
+    except AccelError:
+        # Not comparable with the partition's type: the full binding says so, or a column of the file is meant.
+        return False
+
+
+def partition_evidence(
+    where: object, partition: Mapping[str, pa.Scalar], *, terms: _Terms | None = None
+) -> Evidence:
+    """Return what the partition values alone prove, before any file's schema is known.
+
+    Terms over other columns are unknown. Used to avoid opening files; it is checked again with the
+    schema, since a column of the file of the same name wins. `terms` takes what each term comes to, for the next
+    partition that has the same scalar objects for the term's columns.
+    """
+    from accel.predicate import expr as e
+    from accel.predicate.bind import bind
+    from accel.predicate.prune import constant_bounds
+
+    terms = {} if terms is None else terms
+
+    def judge_term(term: object, names: Sequence[str]) -> Evidence:
+        schema = pa.schema([pa.field(name, value.type) for name, value in partition.items()])
+        one = np.array([1], np.int64)
+        bounds = {(name,): constant_bounds(partition[name], one) for name in names}
+        return prune(bind(term, schema), bounds, 1)  # type: ignore[arg-type]
+
+    def judge(node: object) -> Evidence:
+        match node:
+            case e.Not():
+                return ~judge(node.operand)
+            case e.And() | e.Or():
+                parts = [judge(operand) for operand in node.operands]
+                total = parts[0]
+                for part in parts[1:]:
+                    total = total & part if isinstance(node, e.And) else total | part
+                return total
+            case _:
+                # What may be a field of the files is no partition column before their schema is known.
+                tops = [column.top_level for column in e.columns_of(node)]  # type: ignore[arg-type]
+                names = [name for name in tops if name is not None and name in partition]
+                if len(names) < len(tops):
+                    return Evidence.unknown(1)
+                scalars = [partition[name] for name in names]
+                key = id(node), *map(id, scalars)
+                found = terms.get(key)
+                if found is None:
+                    # The entry keeps them alive: their ids stay their own.
+                    found = terms[key] = node, scalars, judge_term(node, names)
+                return found[2]
+
+    return judge(where)
