@@ -165,7 +165,9 @@ def test_what_is_decoded_does_not_wait_for_the_collector(paged: bytes) -> None:
         gc.set_debug(gc.DEBUG_SAVEALL)
         look_up(ROWS // 2)
         gc.collect()
-        circular = [o for o in gc.garbage if type(o).__module__.startswith("accel") or type(o) is memoryview]
+        # The stores of other tests refer to themselves, by a method that they were given.
+        found = [o for o in gc.garbage if not type(o).__module__.startswith("accel.testing")]
+        circular = [o for o in found if type(o).__module__.startswith("accel") or type(o) is memoryview]
         assert circular == []
     finally:
         gc.set_debug(0)
