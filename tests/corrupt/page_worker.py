@@ -316,21 +316,23 @@ def _settings(rng: random.Random) -> None:
     bare._LEAST_PAGE = rng.choice([0, 16 << 10])
 
 
-def run(seed: int, tell: Callable[[str, str, str], None]) -> None:
-    """Read a case by accel in full, in part, or for one row, and tell what came of it."""
+def run(seed: int, tell: Callable[[str, str, str], None], *, alone: bool = False) -> None:
+    """Read a case by accel in full, in part, or for one row, and tell what came of it; each of them if it is `alone`."""
     case = Case(seed)
     rng = case.rng
-    _settings(rng)
+    # Of their own, so that a seed stays the same case when a way of decoding comes or goes.
+    _settings(random.Random(f"settings {seed}"))
     first, last = case.stretch
     asked: list[tuple[str, int, int, dict[str, Any]]] = [
         ("full", 0, case.num_rows, {}),
         ("part", first, last, {"where": f"n >= {first} AND n < {last}"}),
         ("row", case.row, case.row + 1, {"where": f"n = {case.row}"}),
     ]
-    name, start, stop, keywords = rng.choice(asked)
-    say(reader="accel")
-    found = _read(case.file(0, case.num_rows), rng.choice([_WHOLE, _WHOLE, _PIECES]), **keywords)
-    tell(name, *_judge(case, found, start, stop))
+    chosen = rng.choice(asked)
+    for name, start, stop, keywords in asked if alone else [chosen]:
+        say(reader="accel")
+        found = _read(case.file(0, case.num_rows), rng.choice([_WHOLE, _WHOLE, _PIECES]), **keywords)
+        tell(name, *_judge(case, found, start, stop))
 
 
 def say(**words: Any) -> None:
@@ -342,10 +344,11 @@ def main(start: int, stop: int) -> None:
     # However small these files are, their page indexes are to be met. Here, as it is for the whole process.
     accel.reader.reader._WHOLE_BYTES = 0
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    alone = stop - start == 1
     for seed in range(start, stop):
         say(seed=seed)
         faulthandler.dump_traceback_later(SECONDS, exit=True)
-        run(seed, lambda name, outcome, words: say(read=name, outcome=outcome, words=words))
+        run(seed, lambda name, outcome, words: say(read=name, outcome=outcome, words=words), alone=alone)
         faulthandler.cancel_dump_traceback_later()
     say(done=True)
 

@@ -21,7 +21,8 @@ agree, and a page that says it has more values than it has."""
 def test_what_was_once_a_fault(seed: int) -> None:
     counts, faults = run_seeds("tests.corrupt.page_worker", seed, seed + 1)
     assert faults == []
-    assert counts["both refuse"] + counts["only accel refuses"] == 1
+    # A seed alone is read in full too, which meets what is wrong.
+    assert counts["both refuse"] + counts["only accel refuses"] >= 1
 
 
 @pytest.mark.timeout(7200)

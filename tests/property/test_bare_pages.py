@@ -124,7 +124,7 @@ def test_damage_is_met_as_it_is_without_it(seed: int, seen: Seen, monkeypatch: p
         data[at] = before
         snappy._load()
         bare_found = _outcome(damaged)
-        monkeypatch.setattr(snappy._library, "unpack", None)
+        monkeypatch.setattr(snappy._library, "decompress", None)
         monkeypatch.setattr(snappy._library, "missing", True)
         assert bare_found == _outcome(damaged)
 
