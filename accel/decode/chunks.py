@@ -7,17 +7,16 @@ DataPageHeaderV2).
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accel.decode.codecs import Bytes, check_crc, decompress
+from accel.decode.codecs import check_crc, decompress
 from accel.errors import ParquetFormatError
-from accel.format.model import Encoding, PageTable, PageType
-from accel.format.page_header import parse_page_header, walk_pages
+from accel.format.model import Encoding, PageType
+from accel.format.page_header import parse_page_header
 from accel.format.runs import MOST_BYTES, begins_with_row
 from accel.planning.pages import PieceLeaf
 from accel.planning.selection import RowSelection
@@ -29,27 +28,9 @@ if TYPE_CHECKING:
 __all__ = [
     "ChunkPages",
     "LeafBytes",
-    "SinglePage",
-    "Unpacked",
     "narrow_leaf",
     "page_begins_with_row",
-    "unpack_pages",
 ]
-
-SinglePage: TypeAlias = tuple[Buffer, int]
-"""A page that fills a buffer, and its codec."""
-
-_LARGEST: Final = 1 << 20
-"""Decompressed bytes of a page that `unpack_pages` handles; the decoder decompresses larger ones."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Unpacked:
-    """A v1 data page that fills a buffer: its header, and its decompressed body."""
-
-    table: PageTable
-    body: Bytes
-    """As many bytes as the header says. Its checksum has not been verified."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -77,8 +58,6 @@ class ChunkPages:
     """The most level values that these pages have according to the metadata."""
     whole: bool
     """Read without an offset index: the pages and their rows are not listed, and padding may follow them."""
-    unpacked: Unpacked | None = None
-    """The only data page, where it was decompressed beforehand."""
 
     @property
     def num_rows(self) -> int:
@@ -92,8 +71,6 @@ class LeafBytes:
     dictionary: Buffer | None
     pages: tuple[Buffer, ...]
     """Whole data pages in row order, neighbours back to back, or the whole chunk."""
-    unpacked: Unpacked | None = None
-    """The only page, where it was decompressed beforehand."""
 
 
 def narrow_leaf(
@@ -172,31 +149,3 @@ def page_begins_with_row(
     return length <= len(raw) - 4 and begins_with_row(
         raw[4 : 4 + min(length, MOST_BYTES)].data, max_repetition
     )
-
-
-def unpack_pages(pages: Sequence[SinglePage]) -> list[Unpacked | None]:
-    """Decompress pages of small pieces before these are decoded.
-
-    Small pieces are decoded on the I/O loop, because handing each to a thread takes longer than decoding it. Where
-    many wait, a thread decompresses the pages of all of them without the GIL, while the loop decodes the pieces before.
-
-    Returns
-    -------
-    list of (Unpacked or None)
-        None for a page that is not a v1 data page, is large, or does not decompress: its decoder reports why.
-    """
-    return [_unpack(page, codec) for page, codec in pages]
-
-
-def _unpack(page: Buffer, codec: int) -> Unpacked | None:
-    try:
-        table = walk_pages(page, max_pages=1)
-    except ParquetFormatError:
-        return None
-    if table.type.tolist() != [PageType.DATA_PAGE]:
-        return None
-    size = int(table.uncompressed[0])
-    if size > _LARGEST:
-        return None
-    raw = decompress(memoryview(page)[int(table.body[0]) :], codec, size=size)
-    return None if raw is None else Unpacked(table, raw)

@@ -166,7 +166,6 @@ class _Job:
                 element=self._schema.elements[leaf.element],
                 memory_limit=self._memory_limit,
                 place=partial(self._place, (ordinal,)),
-                tables=None if chunk.unpacked is None else [chunk.unpacked.table],
                 verify_checksums=self._verify_checksums,
             )
 

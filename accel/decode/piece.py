@@ -246,7 +246,6 @@ class _Decoder:
             stop_rows=stop,
             num_values=reads.num_values,
             whole=reads.whole,
-            unpacked=fetched.unpacked,
         )
 
 

@@ -10,7 +10,6 @@ import enum
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -71,14 +70,11 @@ class DataPage(NamedTuple):
     level_encoding: int
     crc: int
     """Unsigned; -1 without one, and 0 stands for none, too."""
-    unpacked: Bytes | None
-    """The body of a v1 page, where it was decompressed beforehand."""
 
 
 def data_pages(chunk: ChunkPages, facts: PageFacts) -> list[DataPage]:
     """The data pages of a chunk, in order."""
     pages: list[DataPage] = []
-    unpacked = None if chunk.unpacked is None else chunk.unpacked.body
     for buffer, table in zip(chunk.buffers, facts.tables, strict=True):
         view = memoryview(buffer)
         kinds = table.type.tolist()
@@ -96,7 +92,6 @@ def data_pages(chunk: ChunkPages, facts: PageFacts) -> list[DataPage]:
             [some if some == of_depth else -1 for some, of_depth in definitions],
             table.level_encoding.tolist(),
             table.crc.tolist(),
-            repeat(unpacked, len(kinds)),
         )
         found = map(DataPage._make, zip(*columns, strict=True))
         if set(kinds) <= _DATA:
@@ -151,9 +146,7 @@ def _value_bytes(page: DataPage, optional: bool) -> Bytes | None:
         ):
             return None
         return decompress(page.body[stop:], page.codec, size=page.uncompressed - stop)
-    raw = page.unpacked
-    if raw is None:
-        raw = decompress(page.body, page.codec, size=page.uncompressed)
+    raw = decompress(page.body, page.codec, size=page.uncompressed)
     if raw is None or not optional:
         return raw
     if page.level_encoding != Encoding.RLE:

@@ -156,7 +156,6 @@ def verify_readable(
     element: SchemaElement,
     memory_limit: int | None,
     place: Callable[[], str],
-    tables: Sequence[PageTable | None] | None = None,
     verify_checksums: bool = True,
 ) -> tuple[ChunkPages, PageFacts]:
     """Verify a chunk, and leave out what would stop pyarrow: what is left of it, and what holds of that.
@@ -168,7 +167,7 @@ def verify_readable(
     verify_checksums : bool
         Whether pages that have a checksum are to be held against it.
     """
-    facts = verify_chunk(chunk, leaf, element=element, memory_limit=memory_limit, place=place, tables=tables)
+    facts = verify_chunk(chunk, leaf, element=element, memory_limit=memory_limit, place=place)
     dictionary = () if chunk.dictionary is None else (walk_dictionary(chunk.dictionary),)
     bare = may_leave_checksums((*facts.tables, *dictionary), verify=verify_checksums)
     if facts.page_values.all() and not bare:
@@ -187,14 +186,13 @@ def _without_empty_pages(chunk: ChunkPages, facts: PageFacts) -> ChunkPages:
     kept = [_kept(buffer, table) for buffer, table in zip(chunk.buffers, facts.tables, strict=True)]
     buffers = tuple(buffer for buffer in kept if len(buffer))
     if chunk.whole:
-        return replace(chunk, buffers=buffers, unpacked=None)
+        return replace(chunk, buffers=buffers)
     filled = facts.page_values > 0
     return replace(
         chunk,
         buffers=buffers,
         first_rows=chunk.first_rows[filled],
         stop_rows=chunk.stop_rows[filled],
-        unpacked=None,
     )
 
 
@@ -241,7 +239,7 @@ def leave_checksums(chunk: ChunkPages, tables: Sequence[PageTable], *, verify: b
     buffers = tuple(
         b"".join(_pages(buffer, table, verify)) for buffer, table in zip(chunk.buffers, tables, strict=True)
     )
-    return replace(chunk, dictionary=dictionary, buffers=buffers, unpacked=None)
+    return replace(chunk, dictionary=dictionary, buffers=buffers)
 
 
 def _pages(buffer: Buffer, table: PageTable, verify: bool) -> Iterator[Buffer]:

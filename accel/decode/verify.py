@@ -119,14 +119,11 @@ def verify_chunk(
     element: SchemaElement,
     memory_limit: int | None,
     place: Callable[[], str],
-    tables: Sequence[PageTable | None] | None = None,
 ) -> PageFacts:
     """Walk all page headers of a chunk.
 
     Parameters
     ----------
-    tables : sequence of (PageTable or None), optional
-        Of each buffer what walking it gives, where that is known.
     memory_limit : int, optional
         Bytes that the pages may decompress and, as far as headers tell, decode to.
     place : callable
@@ -140,7 +137,7 @@ def verify_chunk(
         The pages decode to more than `memory_limit`.
     """
     try:
-        facts = _verify(chunk, leaf, element, tables, memory_limit)
+        facts = _verify(chunk, leaf, element, memory_limit)
     except AccelError as error:
         raise error.within(place())
     if memory_limit is not None:
@@ -175,7 +172,6 @@ def _verify(
     chunk: ChunkPages,
     leaf: Leaf,
     element: SchemaElement,
-    tables: Sequence[PageTable | None] | None,
     memory_limit: int | None,
 ) -> PageFacts:
     if chunk.codec not in READABLE_CODECS:
@@ -185,11 +181,7 @@ def _verify(
     expected = chunk.stop_rows - chunk.first_rows
     if min(expected.tolist(), default=0) < 0:
         raise ValueError("first_rows and stop_rows do not fit together")
-    tables = tables or [None] * len(chunk.buffers)
-    walked = [
-        _walk(buffer, chunk) if table is None else table
-        for buffer, table in zip(chunk.buffers, tables, strict=True)
-    ]
+    walked = [_walk(buffer, chunk) for buffer in chunk.buffers]
     dictionary = None
     if chunk.dictionary is not None:
         dictionary = walk_dictionary(chunk.dictionary)
