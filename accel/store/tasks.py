@@ -19,7 +19,6 @@ __all__ = [
     "Call",
     "CancellationGuard",
     "Group",
-    "StoppableStart",
     "TrackedStream",
     "all_released",
     "begin",
@@ -76,29 +75,6 @@ class CancellationGuard:
     ) -> None:
         if isinstance(error, asyncio.CancelledError) and cancel_requests() <= self._before:
             raise foreign_cancellation() from None
-
-
-class StoppableStart:
-    """A task that starts something, which another task may stop."""
-
-    __slots__ = ("_cancels", "_stopped", "_task", "left")
-
-    def __init__(self) -> None:
-        self._task = asyncio.current_task()
-        self._cancels = cancel_requests()
-        self._stopped = False
-        self.left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when it has started, or failed to."""
-
-    def stop(self) -> None:
-        """Cancel the task, once."""
-        if self._task is not None and not self._stopped:
-            self._stopped = True
-            self._task.cancel()
-
-    def was_stopped(self) -> bool:
-        """Return whether the cancellation of the task came from `stop` and from nobody else; may be called once."""
-        return self._stopped and self._task is not None and self._task.uncancel() <= self._cancels
 
 
 T = TypeVar("T")
