@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from accel.api import scan as scan
     from accel.cache.cache import Cache as Cache
     from accel.cache.cache import CacheStats as CacheStats
+    from accel.catalog.building import IndexReport as IndexReport
+    from accel.catalog.verbs import build_index as build_index
+    from accel.catalog.verbs import build_index_async as build_index_async
+    from accel.catalog.verbs import compact_index as compact_index
+    from accel.catalog.verbs import compact_index_async as compact_index_async
+    from accel.catalog.verbs import refresh_index as refresh_index
+    from accel.catalog.verbs import refresh_index_async as refresh_index_async
+    from accel.catalog.verbs import vacuum_index as vacuum_index
+    from accel.catalog.verbs import vacuum_index_async as vacuum_index_async
     from accel.errors import AccelError as AccelError
     from accel.errors import AccessDeniedError as AccessDeniedError
     from accel.errors import ColumnNotFoundError as ColumnNotFoundError
@@ -69,6 +78,20 @@ _HOMES = {
     "register_index": "accel.indexes.registry",
     "scan": "accel.api",
     "write_table": "accel.writing",
+    "IndexReport": "accel.catalog.building",
+    **dict.fromkeys(
+        (
+            "build_index",
+            "build_index_async",
+            "compact_index",
+            "compact_index_async",
+            "refresh_index",
+            "refresh_index_async",
+            "vacuum_index",
+            "vacuum_index_async",
+        ),
+        "accel.catalog.verbs",
+    ),
     **dict.fromkeys(
         (
             "AccelError",

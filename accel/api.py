@@ -20,7 +20,7 @@ from accel.store.client import Connector
 if TYPE_CHECKING:
     from accel.planning.plan import Plan
     from accel.predicate.where import Where
-    from accel.scanning.spec import Partitioning, PathKey, Source
+    from accel.scanning.spec import Partitioning, Path, PathKey, Source
 
 __all__ = ["DEFAULT_CACHE", "plan", "plan_async", "scan"]
 
@@ -40,6 +40,8 @@ def scan(
     glob: bool = True,
     order: bool = True,
     embedded: Mapping[str, str] | None = None,
+    index: Path | None = None,
+    listing: str = "store",
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
     cache: Cache | None = DEFAULT_CACHE,
@@ -77,6 +79,11 @@ def scan(
         `{column: "idx1"}`: the files hold the distinct-value index of DataFusion's example, and it covers this
         column. It names no column and has no checksum: whoever says this vouches for it. Indexes of accel's own
         (docs/indexes.md) are found without being named.
+    index : str or PathLike, optional
+        The directory of an index outside the files, which `accel.build_index` has made: it rules files out before they are
+        opened, and has the metadata of the others. Out of date it costs time, and never a row.
+    listing : {"store", "index"}
+        Where the list of files comes from: the store, or the index as it was refreshed last, which saves the listing.
     store : obstore store or RangeStore, optional
         Takes the place of the store that URLs name; paths then are relative to it.
     storage_options : mapping, optional
@@ -115,11 +122,19 @@ def scan(
         embedded=embedded,
         options=check_options(options),
     )
-    return Scan(_engine(spec, store=store, storage_options=storage_options, cache=cache))
+    return Scan(
+        _engine(spec, store=store, storage_options=storage_options, cache=cache, index=index, listing=listing)
+    )
 
 
 def _engine(
-    spec: ScanSpec, *, store: object | None, storage_options: Mapping[str, Any] | None, cache: Cache | None
+    spec: ScanSpec,
+    *,
+    store: object | None,
+    storage_options: Mapping[str, Any] | None,
+    cache: Cache | None,
+    index: Path | None = None,
+    listing: str = "store",
 ) -> Engine:
     if cache is not None and not isinstance(cache, Cache):
         raise TypeError(f"cache is an accel.Cache, or None for none, not {cache!r:.80}")
@@ -129,13 +144,22 @@ def _engine(
     def make_source(spec: ScanSpec) -> FileSource:
         from accel.tables.path_source import PathSource
 
-        return PathSource(
+        paths = PathSource(
             spec.source,
             partitioning=spec.partitioning,
             glob=spec.glob,
             in_store=store is not None,
             text_columns=spec.texts,
             cache=cache,
+        )
+        if index is None:
+            return paths
+        from accel.catalog.source import CatalogSource, Listing
+        from accel.catalog.verbs import home_at
+
+        home = home_at(index, connector, in_store=store is not None)
+        return CatalogSource(
+            paths, home, spec, listing=Listing(listing), cache=cache, in_store=store is not None
         )
 
     return Engine(spec, connector.client, cache=cache, make_source=make_source)
@@ -151,6 +175,8 @@ def plan(
     partitioning: Partitioning = "auto",
     glob: bool = True,
     embedded: Mapping[str, str] | None = None,
+    index: Path | None = None,
+    listing: str = "store",
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
     cache: Cache | None = DEFAULT_CACHE,
@@ -187,6 +213,8 @@ def plan(
         partitioning=partitioning,
         glob=glob,
         embedded=embedded,
+        index=index,
+        listing=listing,
         store=store,
         storage_options=storage_options,
         cache=cache,
@@ -207,6 +235,8 @@ async def plan_async(
     partitioning: Partitioning = "auto",
     glob: bool = True,
     embedded: Mapping[str, str] | None = None,
+    index: Path | None = None,
+    listing: str = "store",
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
     cache: Cache | None = DEFAULT_CACHE,
@@ -224,6 +254,8 @@ async def plan_async(
         partitioning=partitioning,
         glob=glob,
         embedded=embedded,
+        index=index,
+        listing=listing,
         store=store,
         storage_options=storage_options,
         cache=cache,

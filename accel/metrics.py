@@ -28,6 +28,7 @@ class Counter:
 
 Count: TypeAlias = Literal[
     "cached_bytes",
+    "catalog_stale",
     "data_hits",
     "decoder_fallbacks",
     "dictionary_hits",
@@ -87,6 +88,10 @@ class Metrics:
     its bytes are, and for "data page" or "column chunk" where dictionary pages come along with these."""
     bytes_by_kind: dict[Kind, int] = field(default_factory=dict)
     """`bytes`, likewise."""
+    catalog: Counter = field(default_factory=Counter)
+    """Files that an index outside the files told of in their current version; `kept`: those that it left."""
+    catalog_stale: int = 0
+    """Files that the index does not know, or knows in another version: they are read as if there were no index."""
     files: Counter = field(default_factory=Counter)
     """`total`: files the source names; `kept`: those that pruning left. The other levels count alike."""
     row_groups: Counter = field(default_factory=Counter)
@@ -150,6 +155,21 @@ class Metrics:
             self.bytes += received
             self.requests_by_kind[kind] = self.requests_by_kind.get(kind, 0) + 1
             self.bytes_by_kind[kind] = self.bytes_by_kind.get(kind, 0) + received
+
+    def absorb(self, other: Metrics) -> None:
+        """Count the requests of a scan of an index outside the files, and take over its warnings."""
+        with self._lock:
+            self.requests += other.requests
+            self.bytes += other.bytes
+            self.retries += other.retries
+            for counts, number in (
+                (self.requests_by_kind, other.requests),
+                (self.bytes_by_kind, other.bytes),
+            ):
+                if number:
+                    counts[Kind.CATALOG] = counts.get(Kind.CATALOG, 0) + number
+        for text in other.warnings:
+            self.warn(text)
 
     def add(self, name: Count, amount: int = 1) -> None:
         """Add to one of the plain integer counts."""

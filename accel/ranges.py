@@ -90,6 +90,8 @@ class Kind(enum.StrEnum):
     REVALIDATE = "revalidation"
     HEAD = "head"
     LISTING = "listing"
+    CATALOG = "catalog"
+    """Whatever is read of an index outside the files."""
 
 
 class ReadKey(NamedTuple):

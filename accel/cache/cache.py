@@ -49,6 +49,8 @@ class Entry(enum.Enum):
     ROWS = enum.auto()
     MATCHES = enum.auto()
     """Which rows matched a predicate."""
+    CATALOG = enum.auto()
+    """A snapshot of an index outside the files."""
 
 
 class CacheKey(NamedTuple):

@@ -55,6 +55,11 @@ class MetadataFreshness:
         """Note when, by the monotonic clock, the store was asked for the etags that files come with from here on."""
         self._listed_at = moment
 
+    @property
+    def listed_at(self) -> float:
+        """The moment that `note_listing` was given last."""
+        return self._listed_at
+
     def assume_current(self) -> None:
         """Use cached metadata without asking from here on, until `confirm_assumed` says whether that was right."""
         self._assumed = {}
@@ -292,7 +297,13 @@ def written_since(root: str, path: str, *, moment: float) -> bool:
 
 
 async def put_object(
-    client: Client, path: str, *, parts: AsyncIterator[bytes], size: int, if_match: str | None = None
+    client: Client,
+    path: str,
+    *,
+    parts: AsyncIterator[bytes],
+    size: int,
+    if_match: str | None = None,
+    if_absent: bool = False,
 ) -> None:
     """Put an object, as `Writer.write` does; nothing cached of it is used any more before the store was asked.
 
@@ -305,7 +316,10 @@ async def put_object(
     if not isinstance(writer, Writer):
         raise StoreError("this store cannot be written to", path=path)
     try:
-        await writer.write(path, parts, size=size, if_match=if_match)
+        if if_absent:
+            await writer.write(path, parts, size=size, if_absent=True)
+        else:
+            await writer.write(path, parts, size=size, if_match=if_match)
     finally:
         with _lock:
             _written[client.root, path] = time.monotonic()

@@ -42,6 +42,9 @@ class FileFacts:
     """The ETag of the version, as the store writes it."""
     handle: FileHandle | None = None
     """The parsed metadata, which is not requested then."""
+    tail: bytes | None = None
+    """The last bytes of the file, its footer among them, which are not requested then. Used where the entry's own etag is
+    that of this version."""
     round_trips: int | None = None
     """Those that it took this very run to get the handle. None where the handle is older: then the store is asked whether
     it is current, unless the entry's own etag tells."""
@@ -85,6 +88,8 @@ class FileBlock:
     """Dependent requests that finding the files took; 0 for files that are named."""
     more: bool = False
     """Whether another block follows."""
+    listed: bool = True
+    """Whether the etags of the files are those that the store had when it was asked for them just now."""
 
 
 def match_selection(

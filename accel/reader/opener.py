@@ -28,12 +28,14 @@ from accel.reader.shared_pages import cache_dictionary, cached_dictionary, dicti
 from accel.store.client import Client
 from accel.store.fetch import same_etag
 from accel.store.location import LOCAL_ROOT
+from accel.store.range_store import is_weak
 from accel.store.tasks import breathe
 
 __all__ = [
     "Opener",
     "TailHints",
     "Tails",
+    "given_tail",
 ]
 
 _ENOUGH: Final = 16
@@ -255,7 +257,7 @@ class Opener:
         hint = self._hints.of(client, file)
         steps = partial(self.steps, file, hint)
         seen: list[Stash | Tail] = []
-        recalled = await self.freshness.load(client, file, steps())
+        recalled = await self.recall(client, file)
         if recalled is not None:
             handle, trips = recalled
             self.metrics.add("metadata_hits")
@@ -375,8 +377,18 @@ class Opener:
         return self._cache.disk_for(client.token) is not None
 
     async def recall(self, client: Client, file: FileEntry) -> tuple[FileHandle, int] | None:
-        """The handle of a file whose metadata is on disk and may be used, and the round trips to know that."""
-        return await self.freshness.load(client, file, self.steps(file, self._hints.of(client, file)))
+        """The handle of a file whose metadata its source or the disk has and that may be used, and the round trips to know
+        that."""
+        steps = partial(self.steps, file, self._hints.of(client, file))
+        tail = given_tail(file)
+        if tail is not None:
+            handle = _reopen(steps(), tail)
+            if (
+                handle is not None
+                and await self.freshness.confirm(client, handle, file, time.monotonic()) == 0
+            ):
+                return handle, 0
+        return await self.freshness.load(client, file, steps())
 
     async def keep(self, client: Client, handle: FileHandle, seen: list[Stash | Tail]) -> None:
         """Write the bytes that a file was opened by to the disk cache, if there is one."""
@@ -448,6 +460,32 @@ class Opener:
     def forget(self, root: str, path: str) -> None:
         """Drop what is cached of a file that turned out to have changed."""
         self.freshness.forget(self._client_for(root), path)
+
+
+def given_tail(file: FileEntry) -> Tail | None:
+    """The end of a file as its source has it; None where that is of another version than the entry, or not certain to be of
+    the same."""
+    facts, etag = file.facts, file.etag
+    if facts is None or facts.tail is None or etag is None or facts.etag is None or is_weak(etag):
+        return None
+    if file.size != facts.size or not same_etag(etag, facts.etag) or len(facts.tail) > facts.size:
+        return None
+    return Tail(memoryview(facts.tail), facts.size - len(facts.tail), facts.size, etag)
+
+
+def _reopen(steps: Steps[FileHandle], tail: Tail) -> FileHandle | None:
+    """The handle that a given tail makes; None where it does not make one, and the file itself has to be asked."""
+    try:
+        next(steps)
+        steps.send(tail)
+    except StopIteration as done:
+        handle: FileHandle = done.value
+        handle.checked_at = -math.inf
+        return handle
+    except AccelError:
+        return None
+    steps.close()
+    return None
 
 
 def _listed(client: Client, file: FileEntry) -> ObjectId | None:

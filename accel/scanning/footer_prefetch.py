@@ -28,7 +28,7 @@ from accel.planning.handle import FileHandle
 from accel.planning.opening import LEAST_TAIL, footer_in
 from accel.planning.read_request import ReadRequest, Steps, Tail, TailRequest
 from accel.ranges import Stash
-from accel.reader.opener import Opener
+from accel.reader.opener import Opener, given_tail
 from accel.store.client import Client
 from accel.store.tasks import breathe, foreign_cancellation
 
@@ -71,7 +71,7 @@ class PrefetchedFile:
     error: Exception | None = None
     """To be raised in the file's turn."""
     seen: list[Stash | Tail] = field(default_factory=list)
-    """The bytes that came, the tail first. Empty for a file whose metadata was on disk."""
+    """The bytes that came, the tail first. Empty for a file whose metadata was on disk, or came from its source."""
     asked_at: float = 0.0
     hint: int = 0
     """Bytes of the end of the file that were requested first."""
@@ -238,7 +238,8 @@ class FooterPrefetcher:
                     client, file = prefetched.client, prefetched.file
                     prefetched.hint = self._opener.hint(client, file, abreast=len(self._open))
                     self._longest = max(self._longest, prefetched.hint)
-                    recalled = await self._opener.recall(client, file) if self._opener.keeps(client) else None
+                    stored = self._opener.keeps(client) or given_tail(file) is not None
+                    recalled = await self._opener.recall(client, file) if stored else None
                     if recalled is None:
                         prefetched.seen.append(
                             await self._opener.fetch_tail(client, file, hint=prefetched.hint)

@@ -8,6 +8,7 @@ directory costs one listing, one wave of footers and one wave of data.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -160,6 +161,8 @@ class ResolvedSource:
                 others = [file async for after in self._blocks for file in after.files]
                 block = replace(block, files=(*block.files, *others), more=False)
             several = block.more or len(block.files) > 1
+            if not block.listed:
+                self.reader.opener.freshness.note_listing(-math.inf)
         finally:
             if not several:
                 # No stream of files is going to close it: a file alone is opened by itself.

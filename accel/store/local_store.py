@@ -59,6 +59,57 @@ class FileStore:
         for entry in await FILES.run(self._walk, prefix):
             yield entry
 
+    async def write(
+        self,
+        path: str,
+        parts: AsyncIterator[bytes],
+        *,
+        size: int,
+        if_match: str | None = None,
+        if_absent: bool = False,
+    ) -> None:
+        """See `Writer.write`. Who writes on conditions holds a lock on a file beside, whose name ends in `.lock`."""
+        body = bytearray()
+        async for part in parts:
+            body += part
+        if len(body) != size:
+            raise AccelError(f"{len(body)} bytes were made for a file of {size}", path=path)
+        await FILES.run(self._write, path, body, if_match, if_absent)
+
+    async def delete(self, path: str) -> None:
+        """See `Deleter.delete`."""
+        await FILES.run(self._delete, path)
+
+    def _write(self, path: str, body: bytearray, if_match: str | None, if_absent: bool) -> None:
+        target = os.path.realpath(os.path.join(self._root, path))
+        try:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+        except OSError as error:
+            raise system_error(error, path=path) from error
+
+        def check() -> None:
+            try:
+                found: str | None = etag_of(os.stat(target))
+            except FileNotFoundError:
+                found = None
+            if found is not None if if_absent else found != if_match:
+                raise ObjectChangedError("the file was changed meanwhile, and is left as it is", path=path)
+
+        if if_match is None and not if_absent:
+            with write_beside(target) as file:
+                file.write(body)
+            return
+        with _lock_beside(target), write_beside(target, check=check) as file:
+            file.write(body)
+
+    def _delete(self, path: str) -> None:
+        try:
+            os.unlink(os.path.join(self._root, path))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise system_error(error, path=path) from error
+
     def _read(
         self, path: str, want: ByteRange | Suffix, if_match: str | None, room: memoryview | None
     ) -> Payload:
@@ -191,6 +242,22 @@ def _translate(error: OSError, path: str) -> StoreError:
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         return ObjectNotFoundError("there is no such file", path=path)
     return system_error(error, path=path)
+
+
+@contextlib.contextmanager
+def _lock_beside(target: str) -> Iterator[None]:
+    """Hold the lock of a file. The system releases it where the process dies."""
+    import fcntl
+
+    try:
+        handle = os.open(f"{target}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise system_error(error, path=target) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 _BLOCK = 8 * MIB

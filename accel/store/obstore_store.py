@@ -345,14 +345,36 @@ class ObstoreStore:
         return translate(error, path, want=want)
 
     async def write(
-        self, path: str, parts: AsyncIterator[bytes], *, size: int, if_match: str | None = None
+        self,
+        path: str,
+        parts: AsyncIterator[bytes],
+        *,
+        size: int,
+        if_match: str | None = None,
+        if_absent: bool = False,
     ) -> None:
         """See `Writer.write`."""
         io_loop.check_fork()
-        if if_match is None:
-            await upload(self._store, path, parts, size=size)
-        else:
+        if if_absent:
+            await create_object(self._store, path, parts=parts, size=size)
+        elif if_match is not None:
             await replace_object(self._store, path, parts=parts, size=size, if_match=if_match)
+        else:
+            await upload(self._store, path, parts, size=size)
+
+    async def delete(self, path: str) -> None:
+        """See `Deleter.delete`."""
+        io_loop.check_fork()
+        failure: BaseException
+        try:
+            await tracked(obstore.delete_async(self._store, path))
+        except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
+            failure = translate(error, path)
+            if isinstance(failure, ObjectNotFoundError):
+                return
+        else:
+            return
+        raise failure from None
 
 
 def without_retries(store: Any) -> Any:
@@ -475,6 +497,31 @@ async def replace_object(
         if found["version"] is not None:
             mode["version"] = found["version"]
         await tracked(obstore.put_async(store, path, body, mode=mode, use_multipart=False))
+    except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
+        failure = _conditional(translate(error, path))
+    else:
+        return
+    raise failure from None
+
+
+async def create_object(store: Any, path: str, *, parts: AsyncIterator[bytes], size: int) -> None:
+    """Put an object in one request that only succeeds where none has the name.
+
+    Raises
+    ------
+    ObjectChangedError
+        The store holds an object of that name.
+    StoreError
+        The store knows no conditional put, or failed.
+    """
+    body = bytearray()
+    async for part in _counted(parts, path, size, []):
+        body += part
+    failure: BaseException
+    try:
+        await tracked(obstore.put_async(store, path, body, mode="create", use_multipart=False))
+    except obstore.exceptions.AlreadyExistsError:
+        failure = ObjectChangedError("an object has that name already", path=path)
     except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
         failure = _conditional(translate(error, path))
     else:

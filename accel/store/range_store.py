@@ -168,13 +168,29 @@ class Writer(Protocol):
     """A store that takes objects."""
 
     async def write(
-        self, path: str, parts: AsyncIterator[bytes], *, size: int, if_match: str | None = None
+        self,
+        path: str,
+        parts: AsyncIterator[bytes],
+        *,
+        size: int,
+        if_match: str | None = None,
+        if_absent: bool = False,
     ) -> None:
         """Put one object of `size` bytes, which is seen when it is whole or not at all.
 
         With `if_match` it takes the place of that version only, in one request, and
         ObjectChangedError is raised where there is another; the parts are then held in memory.
+        With `if_absent` likewise, only where no object has the name.
         Without, whatever has the name is replaced, and memory stays bounded. What `parts` raises is
         raised again, and nothing is written.
         """
+        ...
+
+
+@runtime_checkable
+class Deleter(Protocol):
+    """A store that removes objects."""
+
+    async def delete(self, path: str) -> None:
+        """Remove an object; one that is not there is no error."""
         ...

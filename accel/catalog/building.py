@@ -1,0 +1,489 @@
+"""How a catalog comes about and is kept: build and refresh, compact, vacuum.
+
+Each commit is one replacement of the head by compare-and-swap. Whoever loses reads the new head, applies its change to that,
+and tries again. New objects are written before the head that names them; nothing is removed before `vacuum`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from accel.cache.cache import Cache
+from accel.catalog.describing import BoundsTable, FilesTable
+from accel.catalog.head import CatalogHead, Retired, Segment, Table
+from accel.catalog.objects import ObjectHome
+from accel.catalog.segments import CatalogSnapshot
+from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError
+from accel.metrics import Metrics
+from accel.options import MIB, Options
+from accel.planning.file_entry import FileEntry
+from accel.planning.handle import FileHandle
+from accel.ranges import Kind, ReadKey, Want
+from accel.reader.reader import Reader
+from accel.store.client import Client
+from accel.store.range_store import is_weak
+from accel.store.tasks import Group
+from accel.store.threads import WORK
+from accel.tables.path_source import discover
+
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
+
+__all__ = ["CatalogBuilder", "IndexReport", "Progress"]
+
+Progress = Callable[[int, int], None]
+"""Is told the files that are done, and how many there are."""
+
+_SEGMENT_FILES: Final = 20_000
+"""Files of a segment, at most: the work of so many is lost where a builder is killed."""
+_BLOCK: Final = 256
+"""Files opened at the same time."""
+_MOST_INDEX_BYTES: Final = MIB
+_ATTEMPTS: Final = 50
+"""Commits that may come between before a change is given up."""
+_MOST_SEGMENTS: Final = 16
+"""A refresh that leaves more of them compacts them."""
+_STAMP = re.compile(r"-(\d{8}T\d{6}Z)-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexReport:
+    """What one call has done to an index."""
+
+    index: str
+    """Where it is."""
+    generation: int
+    """The number of commits so far."""
+    files: int
+    """Files that it covers now."""
+    added: int = 0
+    """Files that are new in it, or new in another version."""
+    removed: int = 0
+    """Files that are gone, or were replaced."""
+    unchanged: int = 0
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """Files that it does not cover, each with the reason."""
+    segments: int = 0
+    nbytes: int = 0
+    """Bytes of all its objects, without the head."""
+    deleted: tuple[str, ...] = ()
+    """Objects that were removed."""
+    requests: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Change:
+    """What a commit does to whatever head is there."""
+
+    added: Segment | None = None
+    listed: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    """The files of `added`, by path: ordinal and etag."""
+    dropped: Mapping[str, str] = field(default_factory=dict)
+    """The etags of versions that are gone, by path."""
+
+
+class CatalogBuilder:
+    """Builds and keeps one catalog. Used on the I/O loop.
+
+    Parameters
+    ----------
+    home : ObjectHome
+    client_for : callable
+        The client of a store, by its root.
+    options : Options
+    progress : callable, optional
+    """
+
+    def __init__(
+        self,
+        home: ObjectHome,
+        client_for: Callable[[str], Client],
+        *,
+        options: Options,
+        progress: Progress | None = None,
+    ) -> None:
+        self._home = home
+        self._client_for = client_for
+        self._options = options
+        self._progress = progress
+        self._metrics = Metrics()
+        self._started = time.monotonic()
+        self._reader = Reader(
+            client_for, cache=Cache(memory=64 * MIB, data=0), options=options, metrics=self._metrics
+        )
+
+    # -- the verbs -------------------------------------------------------------------------------
+
+    async def refresh(self, *, make: CatalogHead | None = None) -> IndexReport:
+        """Bring the catalog to what its directory holds now; `make` is the head to begin with where there is none.
+
+        Raises
+        ------
+        ObjectNotFoundError
+            There is no catalog, and `make` is not given; or the directory holds no file.
+        StoreError
+            A store did not answer, or cannot be written to.
+        """
+        snapshot = await self._load(make)
+        source = self._home.base_url(snapshot.head)
+        block = await discover(
+            source,
+            client_for=self._client_for,
+            partitioning=None,
+            glob=False,
+            in_store=self._home.location.scheme == "store",
+            metrics=self._metrics,
+        )
+        root, base = self._home.base(snapshot.head)
+        current: dict[str, FileEntry] = {}
+        skipped: dict[str, str] = {}
+        for file in block.files:
+            path = file.path.removeprefix(base)
+            if file.root != root or not file.path.startswith(base):
+                skipped[file.path] = "it does not lie in the directory of the index"
+            elif file.etag is None or is_weak(file.etag):
+                skipped[path] = "the store gives it no strong etag"
+            else:
+                current[path] = file
+        known = await self._files_of(snapshot)
+        gone = {
+            path: etag
+            for path, (etag, size) in known.items()
+            if path not in current or (current[path].etag, current[path].size) != (etag, size)
+        }
+        new = sorted(path for path in current if path not in known or path in gone)
+        if gone:
+            snapshot = await self._commit(_Change(dropped=gone), snapshot)
+        done = 0
+        for start in range(0, len(new), _SEGMENT_FILES):
+            paths = new[start : start + _SEGMENT_FILES]
+            change, failed = await self._describe([(path, current[path]) for path in paths], done, len(new))
+            done += len(paths)
+            skipped |= failed
+            if change is not None:
+                snapshot = await self._commit(change, snapshot)
+        if len(snapshot.head.segments) > _MOST_SEGMENTS:
+            snapshot = await self._merge(snapshot)
+        return self._report(
+            snapshot,
+            added=len(new) - len(skipped.keys() & set(new)),
+            removed=len(gone),
+            unchanged=len(known) - len(gone),
+            skipped=skipped,
+        )
+
+    async def compact(self) -> IndexReport:
+        """Merge the segments into one, without the files that were dropped."""
+        snapshot = await self._load(None)
+        if len(snapshot.head.segments) > 1 or any(segment.dropped for segment in snapshot.head.segments):
+            snapshot = await self._merge(snapshot)
+        return self._report(snapshot)
+
+    async def vacuum(self, *, grace: float) -> IndexReport:
+        """Remove the objects that no head has named for `grace` seconds, and those that none ever named and that are as old."""
+        snapshot = await self._load(None)
+        before = time.time() - grace
+        ripe = {one.name for one in snapshot.head.retired if one.since <= before}
+        listed = await self._home.list_objects()
+        named = snapshot.head.names | {one.name for one in snapshot.head.retired}
+        orphans = {entry.path for entry in listed if entry.path not in named and _made(entry.path) <= before}
+        for attempt in range(_ATTEMPTS):
+            if not ripe:
+                break
+            retired = tuple(one for one in snapshot.head.retired if one.name not in ripe)
+            head = replace(snapshot.head, retired=retired, generation=snapshot.head.generation + 1)
+            try:
+                snapshot = await self._swap(head, snapshot)
+                break
+            except ObjectChangedError:
+                snapshot = await self._read_again(attempt)
+        there = {entry.path for entry in listed}
+        # A commit may have come between that names an object which was an orphan before.
+        removed = sorted((ripe | orphans) & there - snapshot.head.names)
+        for name in removed:
+            await self._home.delete(name)
+        return replace(self._report(snapshot), deleted=tuple(removed))
+
+    def _report(
+        self,
+        snapshot: CatalogSnapshot,
+        *,
+        added: int = 0,
+        removed: int = 0,
+        unchanged: int | None = None,
+        skipped: Mapping[str, str] | None = None,
+    ) -> IndexReport:
+        head = snapshot.head
+        return IndexReport(
+            index=str(self._home),
+            generation=head.generation,
+            files=head.num_files,
+            added=added,
+            removed=removed,
+            unchanged=head.num_files if unchanged is None else unchanged,
+            skipped=skipped or {},
+            segments=len(head.segments),
+            nbytes=sum(one.size for segment in head.segments for one in segment.objects.values()),
+            requests=self._metrics.requests,
+            seconds=time.monotonic() - self._started,
+        )
+
+    # -- describing files ------------------------------------------------------------------------
+
+    async def _describe(
+        self, files: Sequence[tuple[str, FileEntry]], done: int, total: int
+    ) -> tuple[_Change | None, dict[str, str]]:
+        """Write a segment about some files; returns the change that adds it, and why files are not in it."""
+        rows, bounds = FilesTable(), BoundsTable(self._columns)
+        listed: dict[str, tuple[int, str]] = {}
+        failed: dict[str, str] = {}
+
+        def add(opened: Sequence[tuple[str, FileHandle | AccelError]]) -> None:
+            for path, found in opened:
+                if isinstance(found, AccelError):
+                    failed[path] = str(found)
+                    continue
+                listed[path] = len(rows), found.etag or ""
+                bounds.add(len(rows), found)
+                rows.add(path, found)
+
+        async for opened in self._open_blocks(files):
+            await WORK.run(add, opened)
+            done += len(opened)
+            if self._progress is not None:
+                self._progress(done, total)
+        if not len(rows):
+            return None, failed
+        tables = {Table.FILES: await WORK.run(rows.finish), Table.BOUNDS: await WORK.run(bounds.finish)}
+        segment = await self._home.put_segment(tables, num_files=len(rows))
+        return _Change(added=segment, listed=listed), failed
+
+    async def _open_blocks(
+        self, files: Sequence[tuple[str, FileEntry]]
+    ) -> AsyncIterator[Sequence[tuple[str, FileHandle | AccelError]]]:
+        """Open files block by block; the next block is opened while the caller is busy with one."""
+        blocks = [files[start : start + _BLOCK] for start in range(0, len(files), _BLOCK)]
+        async with asyncio.TaskGroup() as group:
+            ahead = group.create_task(self._open_some(blocks[0])) if blocks else None
+            for number in range(len(blocks)):
+                if ahead is None:
+                    return
+                opened = await ahead
+                more = number + 1 < len(blocks)
+                ahead = group.create_task(self._open_some(blocks[number + 1])) if more else None
+                yield opened
+
+    async def _open_some(
+        self, files: Sequence[tuple[str, FileEntry]]
+    ) -> list[tuple[str, FileHandle | AccelError]]:
+        async with Group() as group:
+            tasks = [group.create_task(self._open(file)) for _, file in files]
+        return [(path, task.result()) for (path, _), task in zip(files, tasks, strict=True)]
+
+    async def _open(self, file: FileEntry) -> FileHandle | AccelError:
+        """Open a file, with its page indexes; or the error by which it cannot be read."""
+        try:
+            handle, _ = await self._reader.open(file)
+            region = handle.index_region(_MOST_INDEX_BYTES)
+            if region is not None:
+                want = Want(ReadKey(Kind.OFFSET_INDEX), region)
+                client = self._client_for(file.root)
+                stash = await client.read(file.path, [want], pin=handle.id, metrics=self._metrics)
+                handle.grow_tail(memoryview(stash[want.key]))
+        except StoreError as error:
+            if isinstance(error, ObjectChangedError | ObjectNotFoundError):
+                return error  # the next refresh finds what is there by then
+            raise
+        except AccelError as error:
+            return error
+        return handle
+
+    @property
+    def _columns(self) -> frozenset[str] | None:
+        return self._wanted
+
+    _wanted: frozenset[str] | None = None
+
+    # -- commits ---------------------------------------------------------------------------------
+
+    async def _load(self, make: CatalogHead | None) -> CatalogSnapshot:
+        try:
+            snapshot, _ = await self._home.read_head(self._metrics)
+        except ObjectNotFoundError:
+            if make is None:
+                raise
+            try:
+                await self._home.put_head(make, instead_of=None)
+            except ObjectChangedError:
+                pass  # another builder was sooner
+            snapshot, _ = await self._home.read_head(self._metrics)
+        columns = snapshot.head.columns
+        self._wanted = None if columns is None else frozenset(columns)
+        return snapshot
+
+    async def _files_of(self, snapshot: CatalogSnapshot) -> dict[str, tuple[str, int]]:
+        """Etag and size of each file that a catalog covers, by path."""
+        known: dict[str, tuple[str, int]] = {}
+        for tables in snapshot.tables:
+            directory = await self._tables_reader().load_directory(tables)
+            live = tables.live().tolist()
+            for path, size, etag, is_live in zip(
+                directory.paths, directory.sizes, directory.etags, live, strict=True
+            ):
+                if is_live:
+                    known[path] = etag, size
+        return known
+
+    def _tables_reader(self):  # type: ignore[no-untyped-def]
+        return self._home.reader(cache=None, options=self._options, metrics=self._metrics)
+
+    async def _commit(self, change: _Change, snapshot: CatalogSnapshot) -> CatalogSnapshot:
+        """Apply a change to the catalog as it is, and to what others make of it meanwhile."""
+        for attempt in range(_ATTEMPTS):
+            head = await self._apply(change, snapshot)
+            try:
+                return await self._swap(head, snapshot)
+            except ObjectChangedError:
+                snapshot = await self._read_again(attempt)
+        raise StoreError(
+            f"{_ATTEMPTS} other commits came between", path=str(self._home), hint="refresh again later"
+        )
+
+    async def _swap(self, head: CatalogHead, snapshot: CatalogSnapshot) -> CatalogSnapshot:
+        await self._home.put_head(head, instead_of=snapshot)
+        after, _ = await self._home.read_head(self._metrics)
+        _keep_tables(after, snapshot)
+        return after
+
+    async def _read_again(self, attempt: int) -> CatalogSnapshot:
+        await asyncio.sleep(random.uniform(0, min(1.0, 0.01 * 2**attempt)))
+        snapshot, _ = await self._home.read_head(self._metrics)
+        return snapshot
+
+    async def _apply(self, change: _Change, snapshot: CatalogSnapshot) -> CatalogHead:
+        """The head after a change."""
+        head = snapshot.head
+        segments: list[Segment] = []
+        own_dropped: set[int] = set()
+        for tables in snapshot.tables:
+            segment = tables.segment
+            directory = await self._tables_reader().load_directory(tables)
+            dropped = set(segment.dropped)
+            for ordinal, (path, etag) in enumerate(zip(directory.paths, directory.etags, strict=True)):
+                if ordinal in dropped:
+                    continue
+                if change.dropped.get(path) == etag:
+                    dropped.add(ordinal)
+                elif path in change.listed:
+                    mine, own_etag = change.listed[path]
+                    if own_etag == etag:
+                        own_dropped.add(mine)  # another builder was sooner
+                    else:
+                        dropped.add(ordinal)
+            segments.append(
+                segment
+                if len(dropped) == len(segment.dropped)
+                else replace(segment, dropped=frozenset(dropped))
+            )
+        if change.added is not None:
+            segments.append(replace(change.added, dropped=frozenset(own_dropped)))
+        live = tuple(segment for segment in segments if segment.num_live)
+        head = replace(head, segments=live, generation=head.generation + 1)
+        return _retire(head, snapshot.head, also=change.added)
+
+    async def _merge(self, snapshot: CatalogSnapshot) -> CatalogSnapshot:
+        """Write one segment in the place of all."""
+        for attempt in range(_ATTEMPTS):
+            merged = await self._merged(snapshot)
+            head = replace(
+                snapshot.head,
+                segments=() if merged is None else (merged,),
+                generation=snapshot.head.generation + 1,
+            )
+            try:
+                return await self._swap(_retire(head, snapshot.head), snapshot)
+            except ObjectChangedError:
+                snapshot = await self._read_again(attempt)
+        raise StoreError(
+            f"{_ATTEMPTS} other commits came between", path=str(self._home), hint="compact again later"
+        )
+
+    async def _merged(self, snapshot: CatalogSnapshot) -> Segment | None:
+        files, bounds = [], []
+        offset = 0
+        for tables in snapshot.tables:
+            reader = self._tables_reader()
+            all_files = await reader.whole_table(tables, Table.FILES)
+            all_bounds = await reader.whole_table(tables, Table.BOUNDS)
+            live = tables.live()
+            places = np.cumsum(live) - 1 + offset
+            files.append(all_files.filter(pa.array(live)))
+            bounds.append(_renumbered(all_bounds, live, places))
+            offset += int(live.sum())
+        if not offset:
+            return None
+        merged = await WORK.run(_sorted_tables, pa.concat_tables(files), pa.concat_tables(bounds))
+        return await self._home.put_segment(merged, num_files=offset)
+
+
+def _keep_tables(after: CatalogSnapshot, before: CatalogSnapshot) -> None:
+    """Take over what was read of segments that are in both."""
+    read = {tables.segment.id: tables for tables in before.tables}
+    for tables in after.tables:
+        found = read.get(tables.segment.id)
+        if found is not None:
+            tables.directory, tables.columns = found.directory, found.columns
+
+
+def _retire(head: CatalogHead, before: CatalogHead, *, also: Segment | None = None) -> CatalogHead:
+    """Note the objects that the head does without."""
+    named = set(before.names)
+    if also is not None:
+        named |= {one.name for one in also.objects.values()}
+    now = time.time()
+    gone = tuple(Retired(name, now) for name in sorted(named - head.names))
+    return replace(head, retired=(*head.retired, *gone))
+
+
+def _renumbered(bounds: pa.Table, live: object, places: Int64s) -> pa.Table:
+    """The rows about files that count, by the places that these have now."""
+    files = np.asarray(bounds.column("file").to_numpy(), np.int64)
+    keep = np.asarray(live)[files]
+    table = bounds.filter(pa.array(keep))
+    numbers = pa.array(places[files[keep]].astype(np.int32))
+    at = table.schema.get_field_index("file")
+    return table.set_column(at, table.schema.field(at), numbers)
+
+
+def _sorted_tables(files: pa.Table, bounds: pa.Table) -> dict[str, pa.Table]:
+    """Both tables in their orders, files numbered by path."""
+    import pyarrow.compute as pc
+
+    order = pc.sort_indices(files, sort_keys=[("path", "ascending")])
+    places = np.empty(len(order), np.int64)
+    places[order.to_numpy()] = np.arange(len(order))
+    bounds = _renumbered(bounds, np.ones(len(order), bool), places)
+    keys = [(name, "ascending") for name in ("column", "row_group", "lower", "file")]
+    return {
+        Table.FILES: files.take(order),
+        Table.BOUNDS: bounds.take(pc.sort_indices(bounds, sort_keys=keys)),
+    }
+
+
+def _made(name: str) -> float:
+    """When an object of a segment was written, by its name; never for other objects."""
+    found = _STAMP.search(name)
+    if found is None:
+        return float("inf")
+    return datetime.strptime(found[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()

@@ -1,0 +1,256 @@
+"""The head of a catalog: the small object that names its segments, and holds what saves a round trip.
+
+A commit replaces the head by compare-and-swap, and nothing else makes anything visible: a reader has the segments that
+its head names, whatever is committed meanwhile, and a writer that is killed leaves at worst objects that no head names.
+
+The bytes of a head are the magic `ACCELCAT`, the format version (4 bytes, little endian), the xxh3-128 checksum of what
+follows (16 bytes), and an Arrow IPC stream of `HEAD_SCHEMA`, one row for each object of a segment. Whatever else there
+is to say is JSON in the stream's schema metadata under `accel.catalog`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from accel.errors import IndexFormatError
+
+__all__ = [
+    "FORMAT_VERSION",
+    "HEAD_NAME",
+    "HEAD_SCHEMA",
+    "CatalogHead",
+    "Retired",
+    "Segment",
+    "SegmentObject",
+    "Table",
+]
+
+HEAD_NAME: Final = "head"
+"""The name of the head in the directory of the catalog."""
+FORMAT_VERSION: Final = 1
+_MAGIC = b"ACCELCAT"
+_PREFIX = struct.Struct("<8sI16s")
+_METADATA_KEY = b"accel.catalog"
+_OBJECT_NAME = re.compile(r"[a-z]+-[0-9a-zA-Z.]+-[0-9a-f]{16}\.parquet")
+
+
+class Table:
+    """The tables of a segment, by the names that heads and objects have for them."""
+
+    FILES: Final = "files"
+    BOUNDS: Final = "bounds"
+
+
+HEAD_SCHEMA: Final = pa.schema(
+    [
+        pa.field("segment", pa.string(), nullable=False),
+        pa.field("table", pa.string(), nullable=False),
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("etag", pa.string()),
+        pa.field("num_rows", pa.int64(), nullable=False),
+        pa.field("tail", pa.binary(), nullable=False),
+        pa.field("content", pa.binary()),
+    ]
+)
+"""`tail` is the end of the Parquet object: its footer and page indexes. `content` is the whole object, where it is small."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SegmentObject:
+    """One Parquet object of a segment, which holds one of its tables."""
+
+    name: str
+    """In the directory of the catalog."""
+    size: int
+    etag: str | None
+    """None where the home gives none: then `content` is there."""
+    num_rows: int
+    tail: bytes
+    content: bytes | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the head holds of it."""
+        return len(self.tail if self.content is None else self.content)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Segment:
+    """Immutable tables about some files. A file is told by its ordinal: its place in the table `files`, by path."""
+
+    id: str
+    num_files: int
+    objects: Mapping[str, SegmentObject]
+    """By table."""
+    dropped: frozenset[int] = frozenset()
+    """The ordinals of files that were removed or replaced since."""
+
+    @property
+    def num_live(self) -> int:
+        """Files that count."""
+        return self.num_files - len(self.dropped)
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """An object that heads named once and that none names any more."""
+
+    name: str
+    since: float
+    """When a head first did without it (`time.time`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CatalogHead:
+    """What one head says."""
+
+    base: str
+    """The URL of the directory whose files the catalog covers; "." is the directory that its own lies in."""
+    generation: int = 0
+    """How many commits came before."""
+    columns: tuple[str, ...] | None = None
+    """The columns that have bounds; None for all."""
+    indexes: Mapping[str, str] = field(default_factory=dict)
+    """The kinds of index by column."""
+    segments: tuple[Segment, ...] = ()
+    retired: tuple[Retired, ...] = ()
+
+    @property
+    def num_files(self) -> int:
+        """Files that the catalog covers."""
+        return sum(segment.num_live for segment in self.segments)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The objects that its segments consist of."""
+        return frozenset(one.name for segment in self.segments for one in segment.objects.values())
+
+    def encode(self) -> bytes:
+        """Return the bytes of the head."""
+        from pyroaring import BitMap
+
+        rows: dict[str, list[Any]] = {name: [] for name in HEAD_SCHEMA.names}
+        for segment in self.segments:
+            for table, one in sorted(segment.objects.items()):
+                values = (
+                    segment.id,
+                    table,
+                    one.name,
+                    one.size,
+                    one.etag,
+                    one.num_rows,
+                    one.tail,
+                    one.content,
+                )
+                for name, value in zip(HEAD_SCHEMA.names, values, strict=True):
+                    rows[name].append(value)
+        described = {
+            "base": self.base,
+            "generation": self.generation,
+            "columns": self.columns,
+            "indexes": dict(self.indexes),
+            "segments": [
+                {
+                    "id": segment.id,
+                    "files": segment.num_files,
+                    "dropped": BitMap(segment.dropped).serialize().hex() if segment.dropped else None,
+                }
+                for segment in self.segments
+            ],
+            "retired": [[one.name, one.since] for one in self.retired],
+        }
+        schema = HEAD_SCHEMA.with_metadata({_METADATA_KEY: json.dumps(described).encode()})
+        batch = pa.RecordBatch.from_arrays(
+            [pa.array(rows[f.name], f.type) for f in HEAD_SCHEMA], schema=schema
+        )
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, schema) as writer:
+            writer.write_batch(batch)
+        payload = sink.getvalue().to_pybytes()
+        return _PREFIX.pack(_MAGIC, FORMAT_VERSION, _checksum(payload)) + payload
+
+    @classmethod
+    def decode(cls, data: bytes) -> CatalogHead:
+        """Read the bytes of a head back.
+
+        Raises
+        ------
+        IndexFormatError
+            They are damaged, or of another format version.
+        """
+        if len(data) < _PREFIX.size or data[:8] != _MAGIC:
+            raise IndexFormatError("this is no head of a catalog")
+        _, version, checksum = _PREFIX.unpack_from(data)
+        if version != FORMAT_VERSION:
+            raise IndexFormatError(
+                f"the catalog has format version {version}, and this version of accel reads {FORMAT_VERSION}",
+                hint="build the index again, or update accel",
+            )
+        payload = data[_PREFIX.size :]
+        if _checksum(payload) != checksum:
+            raise IndexFormatError("the head of the catalog is damaged: its checksum does not match")
+        try:
+            return cls._read(payload)
+        except (pa.ArrowException, ValueError, KeyError, TypeError, IndexError) as error:
+            raise IndexFormatError(f"the head of the catalog cannot be read: {error}") from error
+
+    @classmethod
+    def _read(cls, payload: bytes) -> CatalogHead:
+        with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
+            batches = list(reader)
+            schema = reader.schema
+        if not schema.remove_metadata().equals(HEAD_SCHEMA):
+            raise IndexFormatError("the head of the catalog has other columns")
+        described = json.loads(schema.metadata[_METADATA_KEY])
+        objects: dict[str, dict[str, SegmentObject]] = {}
+        for batch in batches:
+            for row in batch.to_pylist():
+                one = SegmentObject(
+                    name=_checked_name(row["name"]),
+                    size=row["size"],
+                    etag=row["etag"],
+                    num_rows=row["num_rows"],
+                    tail=row["tail"],
+                    content=row["content"],
+                )
+                objects.setdefault(row["segment"], {})[row["table"]] = one
+        return cls(
+            base=str(described["base"]),
+            generation=int(described["generation"]),
+            columns=None if described["columns"] is None else tuple(described["columns"]),
+            indexes=dict(described["indexes"]),
+            segments=tuple(_segment(one, objects) for one in described["segments"]),
+            retired=tuple(Retired(_checked_name(name), float(since)) for name, since in described["retired"]),
+        )
+
+
+def _segment(described: Mapping[str, Any], objects: Mapping[str, Mapping[str, SegmentObject]]) -> Segment:
+    dropped: frozenset[int] = frozenset()
+    if described["dropped"] is not None:
+        from pyroaring import BitMap
+
+        dropped = frozenset(BitMap.deserialize(bytes.fromhex(described["dropped"])))
+    num_files, tables = int(described["files"]), objects[described["id"]]
+    if tables[Table.FILES].num_rows != num_files or any(at >= num_files for at in dropped):
+        raise IndexFormatError("the head of the catalog contradicts itself about the files of a segment")
+    return Segment(id=str(described["id"]), num_files=num_files, objects=tables, dropped=dropped)
+
+
+def _checked_name(name: str) -> str:
+    if not _OBJECT_NAME.fullmatch(name):
+        raise IndexFormatError(f"the head of the catalog names an object {name!r:.80}, which is no segment's")
+    return name
+
+
+def _checksum(payload: bytes) -> bytes:
+    import xxhash
+
+    return xxhash.xxh3_128_digest(payload)

@@ -1,0 +1,281 @@
+"""A catalog in an object store, or in a local directory: the head and the objects of its segments.
+
+Only the head is ever replaced, by compare-and-swap. Objects of segments have names that are used once, so whoever reads by
+an older head finds what it names until `vacuum` removes it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from accel.cache.cache import Cache, CacheKey, Entry
+from accel.cache.freshness import PART_BYTES, put_object
+from accel.catalog.describing import metadata_bytes
+from accel.catalog.head import HEAD_NAME, CatalogHead, Segment, SegmentObject, Table
+from accel.catalog.segments import CatalogSnapshot, SegmentReader
+from accel.decode.arrow import arrow_schema, shared_schema
+from accel.errors import IndexFormatError, ObjectNotFoundError, StoreError
+from accel.metrics import Metrics
+from accel.options import MIB, Options
+from accel.planning.opening import open_file
+from accel.planning.read_request import Tail
+from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
+from accel.store.client import Client
+from accel.store.location import Location, parse_url
+from accel.store.range_store import Deleter, ObjectEntry, Writer
+from accel.store.threads import WORK
+
+__all__ = ["INLINE_BYTES", "ObjectHome"]
+
+INLINE_BYTES: Final = MIB
+"""Bytes of segments that a head holds itself, so that they cost no request."""
+_FIRST_READ: Final = 4 * MIB
+"""Bytes of a head that are requested first; a longer one takes another request."""
+_MOST_HEAD: Final = 256 * MIB
+_LEVEL: Final = 9
+"""Of Zstandard: the tables are written once and read often."""
+
+
+class ObjectHome:
+    """One catalog in a store. Used on the I/O loop.
+
+    Parameters
+    ----------
+    client : Client
+    location : Location
+        The directory of the catalog.
+    """
+
+    def __init__(self, client: Client, location: Location) -> None:
+        self._client = client
+        self.location = location
+        path = location.path.strip("/")
+        self._directory = f"{path}/" if path else ""
+        self._head = self._directory + HEAD_NAME
+        self._key = CacheKey(client.token, self._head, None, Entry.CATALOG)
+
+    def __str__(self) -> str:
+        return str(self.location)
+
+    def base(self, head: CatalogHead) -> tuple[str, str]:
+        """Return the root of the store, and the path in it, that the paths of the catalog are relative to."""
+        if head.base != ".":
+            location = parse_url(head.base, in_store=self.location.scheme == "store")
+            return location.root, location.path
+        parent = self._directory.rstrip("/").rpartition("/")[0]
+        return self.location.root, f"{parent}/" if parent else ""
+
+    def base_url(self, head: CatalogHead) -> str:
+        """Return the directory that the catalog covers, as a source."""
+        if head.base != ".":
+            return head.base
+        return replace(self.location, path=self.base(head)[1]).url
+
+    def reader(self, *, cache: Cache | None, options: Options, metrics: Metrics) -> SegmentReader:
+        """Return what reads the tables of a snapshot."""
+        return SegmentReader(self._client, self._directory, cache=cache, options=options, metrics=metrics)
+
+    # -- the head --------------------------------------------------------------------------------
+
+    async def load(self, cache: Cache | None, metrics: Metrics) -> tuple[CatalogSnapshot, int]:
+        """Return the catalog as its head has it, and the round trips it took.
+
+        A snapshot in the cache is used while it is younger than the cache's `max_age`.
+
+        Raises
+        ------
+        ObjectNotFoundError
+            There is no catalog.
+        IndexFormatError
+            Its head is damaged.
+        StoreError
+            The store did not answer.
+        """
+        cached = None if cache is None else cache.get(self._key)
+        now = time.monotonic()
+        trips = 0
+        if cache is not None and isinstance(cached, CatalogSnapshot):
+            if now - cached.checked_at < cache.max_age:
+                return cached, 0
+            pin = ObjectId(self._head, cached.head_bytes, cached.etag)
+            trips = 1
+            counts = Metrics()
+            current = await self._client.revalidate(pin, metrics=counts)
+            metrics.absorb(counts)
+            if current:
+                cached.checked_at = now
+                return cached, trips
+        snapshot, more = await self.read_head(metrics)
+        if cache is not None:
+            cache.put(self._key, snapshot, snapshot.nbytes)
+        return snapshot, trips + more
+
+    async def read_head(self, metrics: Metrics) -> tuple[CatalogSnapshot, int]:
+        """Return the catalog as its head is now, and the round trips; raises as `load` does."""
+        now = time.monotonic()
+        counts = Metrics()
+        try:
+            payload = await self._client.read_tail(self._head, _FIRST_READ, metrics=counts)
+            size = payload.size if payload.size is not None else payload.range.end
+            data, trips = bytes(payload.data), 1
+            if size > _MOST_HEAD:
+                raise IndexFormatError(f"the head of the catalog has {size} bytes", path=str(self))
+            if len(data) < size:
+                rest = Want(ReadKey(Kind.CATALOG), ByteRange(0, size - len(data)))
+                pin = ObjectId(self._head, size, payload.etag)
+                stash = await self._client.read(self._head, [rest], pin=pin, metrics=counts)
+                data, trips = bytes(stash[rest.key]) + data, 2
+        finally:
+            metrics.absorb(counts)
+        try:
+            head = CatalogHead.decode(data)
+        except IndexFormatError as error:
+            raise error.of(f"{self}/{HEAD_NAME}") from None
+        return CatalogSnapshot.of(head, etag=payload.etag, head_bytes=size, checked_at=now), trips
+
+    def reweigh(self, cache: Cache | None, snapshot: CatalogSnapshot) -> None:
+        """Tell the cache that more of a snapshot is read."""
+        if cache is not None:
+            cache.reweigh(self._key, snapshot, snapshot.nbytes)
+
+    def forget(self, cache: Cache | None) -> None:
+        """Drop what is cached of the head."""
+        if cache is not None:
+            cache.drop(self._key)
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    async def put_head(self, head: CatalogHead, *, instead_of: CatalogSnapshot | None) -> None:
+        """Commit: put a head in the place of the one that it was made from; None where there was none.
+
+        Raises
+        ------
+        ObjectChangedError
+            Another commit came between.
+        StoreError
+            The store cannot be written to, or failed.
+        """
+        data = _within_limit(head).encode()
+        if instead_of is None:
+            await put_object(self._client, self._head, parts=_parts(data), size=len(data), if_absent=True)
+            return
+        if instead_of.etag is None:
+            raise StoreError("the store gives no etag, so a commit could undo another", path=str(self))
+        await put_object(
+            self._client, self._head, parts=_parts(data), size=len(data), if_match=instead_of.etag
+        )
+
+    async def put_segment(self, tables: dict[str, pa.Table], *, num_files: int) -> Segment:
+        """Write the tables of a segment as objects that nothing names yet."""
+        if not isinstance(self._client.store, Writer):
+            raise StoreError("this store cannot be written to", path=str(self))
+        objects = {name: await self._put_table(name, table) for name, table in tables.items()}
+        return Segment(id=secrets.token_hex(8), num_files=num_files, objects=objects)
+
+    async def _put_table(self, name: str, table: pa.Table) -> SegmentObject:
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        object_name = f"{name}-{stamp}-{secrets.token_hex(8)}.parquet"
+        data = await WORK.run(_parquet_of, name, table)
+        path = self._directory + object_name
+        await put_object(self._client, path, parts=_parts(data), size=len(data))
+        entry = await self._client.head(path)
+        if entry.size != len(data):
+            raise StoreError(f"the store has {entry.size} of {len(data)} bytes of an object", path=path)
+        return SegmentObject(
+            name=object_name,
+            size=len(data),
+            etag=entry.etag,
+            num_rows=table.num_rows,
+            tail=_tail_of(data),
+            content=data if len(data) <= INLINE_BYTES else None,
+        )
+
+    # -- what lies there -------------------------------------------------------------------------
+
+    async def list_objects(self) -> Sequence[ObjectEntry]:
+        """List the objects in the directory of the catalog; the paths are relative to it."""
+        found = await self._client.list_below(self._directory.rstrip("/"))
+        start = len(self._directory)
+        return [replace(entry, path=entry.path[start:]) for entry in found]
+
+    async def delete(self, name: str) -> None:
+        """Remove an object of a segment."""
+        store = self._client.store
+        if not isinstance(store, Deleter):
+            raise StoreError("this store removes no objects", path=str(self))
+        await store.delete(self._directory + name)
+
+    async def exists(self) -> bool:
+        """Whether there is a head."""
+        try:
+            await self._client.head(self._head)
+        except ObjectNotFoundError:
+            return False
+        return True
+
+
+def _within_limit(head: CatalogHead) -> CatalogHead:
+    """The same head, with the contents of the smallest objects as far as `INLINE_BYTES` go, and no others."""
+    sized = sorted(
+        (one.size, one.name) for segment in head.segments for one in segment.objects.values() if one.content
+    )
+    inside: set[str] = set()
+    total = 0
+    for size, name in sized:
+        total += size
+        if total > INLINE_BYTES:
+            break
+        inside.add(name)
+    segments = []
+    for segment in head.segments:
+        objects = {
+            table: one if one.name in inside else replace(one, content=None)
+            for table, one in segment.objects.items()
+        }
+        segments.append(replace(segment, objects=objects))
+    return replace(head, segments=tuple(segments))
+
+
+def _parquet_of(name: str, table: pa.Table) -> bytes:
+    from accel.writing.table_writer import write_table
+
+    # Few row groups: a file is found by its place. The rows of `files` are large, and are taken one by one.
+    page_rows = 256 if name == Table.FILES else 4096
+    with tempfile.TemporaryDirectory(prefix="accel-catalog-") as directory:
+        path = Path(directory) / "table.parquet"
+        write_table(
+            table,
+            path,
+            page_rows=page_rows,
+            row_group_size=1 << 20,
+            compression="zstd",
+            compression_level=_LEVEL,
+            write_page_checksum=True,
+        )
+        return path.read_bytes()
+
+
+def _tail_of(data: bytes) -> bytes:
+    """The end of a Parquet file: page indexes and footer."""
+    steps = open_file(
+        "", len(data), max_footer_bytes=len(data), arrow_schema=arrow_schema, shared=shared_schema
+    )
+    next(steps)
+    try:
+        steps.send(Tail(memoryview(data), 0, len(data), None))
+    except StopIteration as done:
+        return metadata_bytes(done.value)
+    raise TypeError("a whole file needs nothing more")
+
+
+async def _parts(data: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(data), PART_BYTES):
+        yield data[start : start + PART_BYTES]

@@ -1,0 +1,394 @@
+"""The tables of a catalog's segments, read by accel's own scan, as far as a question needs them.
+
+What is read stays with the snapshot in the cache: segments never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from accel.arrays import integers
+from accel.cache.cache import Cache
+from accel.catalog.bound_bytes import End, decode_bounds
+from accel.catalog.describing import WHOLE_FILE, column_text
+from accel.catalog.head import CatalogHead, Segment, SegmentObject, Table
+from accel.errors import IndexFormatError, ObjectChangedError, ObjectNotFoundError
+from accel.format.domain import Bounds, Domain
+from accel.metrics import Metrics
+from accel.options import Options
+from accel.planning.file_entry import FileBlock, FileEntry, FileFacts
+from accel.planning.selection import RowSelection
+from accel.predicate.atoms import Bound, BoundColumn
+from accel.predicate.expr import And, Column, Compare, Expr, InList, Literal, Op
+from accel.predicate.prune import prune
+from accel.ranges import ByteRange, Suffix
+from accel.scanning.engine import Engine
+from accel.scanning.file_source import FileSource, SourceRequest
+from accel.scanning.spec import ScanSpec
+from accel.store.client import Client, Connector
+from accel.store.range_store import Payload
+
+if TYPE_CHECKING:
+    from accel.arrays import Bools, Int64s
+
+__all__ = ["CatalogSnapshot", "FileDirectory", "SegmentReader", "SegmentTables"]
+
+_NO_COLUMNS = pa.schema([])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FileDirectory:
+    """The files of a segment, in their order."""
+
+    paths: Sequence[str]
+    sizes: Sequence[int]
+    etags: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ColumnRows:
+    """The rows of `bounds` about whole files, of one column."""
+
+    families: Sequence[str]
+    files: Int64s
+    lower: pa.Array
+    upper: pa.Array
+    null_count: Int64s
+    nan_count: Int64s
+    num_rows: Int64s
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.lower.nbytes + self.upper.nbytes) + 40 * len(self.files)
+
+
+@dataclass(slots=True, eq=False)
+class SegmentTables:
+    """One segment, as far as it is read."""
+
+    segment: Segment
+    directory: FileDirectory | None = None
+    columns: dict[str, _ColumnRows] = field(default_factory=dict)
+    metadata: pa.ChunkedArray | None = None
+    """The column of that name of the table `files`, of a segment that the head holds itself."""
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes, beside the head."""
+        total = sum(rows.nbytes for rows in self.columns.values())
+        total += 0 if self.metadata is None else int(self.metadata.nbytes)
+        if self.directory is not None:
+            total += sum(map(len, self.directory.paths)) + 200 * len(self.directory.paths)
+        return total
+
+    def live(self) -> Bools:
+        """Whether each file counts."""
+        live = np.ones(self.segment.num_files, bool)
+        live[list(self.segment.dropped)] = False
+        return live
+
+    def may_match(self, bound: Bound, *, constant: frozenset[str]) -> Bools:
+        """Whether each file may hold rows that match, by what is read of its columns.
+
+        Parameters
+        ----------
+        bound : Bound
+            The predicate, over the columns of the data set.
+        constant : frozenset of str
+            Top-level columns whose values do not come from the files.
+        """
+        bounds = {
+            column.path: self._bounds_of(column, self.columns[column_text(column.path)])
+            for column in bound.columns
+            if column.path[0] not in constant and column_text(column.path) in self.columns
+        }
+        return prune(bound, bounds, self.segment.num_files).may_true
+
+    def _bounds_of(self, column: BoundColumn, rows: _ColumnRows) -> Bounds:
+        n, kind, files = self.segment.num_files, column.kind, rows.files
+        unknown = Bounds.unknown(np.full(n, -1, np.int64))
+        nulls, nans, sizes = unknown.null_count.copy(), unknown.nan_count.copy(), unknown.num_values.copy()
+        nulls[files], nans[files], sizes[files] = rows.null_count, rows.nan_count, rows.num_rows
+        if kind.domain is Domain.NONE:
+            return Bounds(
+                Domain.NONE,
+                unknown.lower,
+                unknown.upper,
+                unknown.has_lower,
+                unknown.has_upper,
+                sizes,
+                nulls,
+                nans,
+            )
+        family = kind.family.group.value
+        alike = np.array([name == family for name in rows.families], bool)
+        if kind.domain is not Domain.FLOAT:
+            nans[:] = 0
+        else:
+            # Columns of other types hold no NaN, and the catalog counts none for them.
+            nans[files] = np.where(alike, rows.nan_count, -1)
+        mine = pa.array(np.flatnonzero(alike))
+        lower, has_lower = decode_bounds(rows.lower.take(mine), kind=kind, end=End.LOWER)
+        upper, has_upper = decode_bounds(rows.upper.take(mine), kind=kind, end=End.UPPER)
+        at = files[alike]
+        return Bounds(
+            kind.domain, _spread(lower, at, n), _spread(upper, at, n), _spread(has_lower, at, n),
+            _spread(has_upper, at, n), sizes, nulls, nans,
+        )  # fmt: skip
+
+
+def _spread(values: Any, at: Int64s, n: int) -> Any:
+    if values.dtype == object:
+        filler = b"" if not len(values) or isinstance(values[0], bytes) else 0
+        out = np.full(n, filler, object)
+    else:
+        out = np.zeros(n, values.dtype)
+    out[at] = values
+    return out
+
+
+@dataclass(slots=True, eq=False)
+class CatalogSnapshot:
+    """A catalog as one head has it."""
+
+    head: CatalogHead
+    etag: str | None
+    head_bytes: int
+    checked_at: float
+    """When the home was asked for it (monotonic clock)."""
+    tables: tuple[SegmentTables, ...]
+
+    @classmethod
+    def of(
+        cls, head: CatalogHead, *, etag: str | None, head_bytes: int, checked_at: float
+    ) -> CatalogSnapshot:
+        """Return a snapshot of which nothing but the head is read."""
+        tables = tuple(SegmentTables(segment) for segment in head.segments)
+        return cls(head, etag, head_bytes, checked_at, tables)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return 1024 + self.head_bytes + sum(tables.nbytes for tables in self.tables)
+
+
+class SegmentReader:
+    """Reads the tables of segments for one scan. Used on the I/O loop.
+
+    Parameters
+    ----------
+    client : Client
+        Of the store that the catalog lies in.
+    directory : str
+        The path of the catalog in that store, with a slash at its end where it has a name.
+    cache : Cache or None
+        Where bytes of segments are cached.
+    options : Options
+    metrics : Metrics
+        Counts the requests.
+    """
+
+    def __init__(
+        self, client: Client, directory: str, *, cache: Cache | None, options: Options, metrics: Metrics
+    ) -> None:
+        self._client = client
+        self._directory = directory
+        self._cache = cache
+        self._options = options
+        self._metrics = metrics
+        self.round_trips = 0
+        """The dependent waves of requests so far."""
+
+    async def load_directory(self, tables: SegmentTables) -> FileDirectory:
+        """Read which files a segment is about."""
+        found = tables.directory
+        if found is None:
+            table = await self._read(tables.segment, Table.FILES, ["path", "size", "etag"])
+            paths, sizes, etags = (column.to_pylist() for column in table.columns)
+            found = tables.directory = FileDirectory(paths, sizes, etags)
+        return found
+
+    async def load_bounds(self, tables: SegmentTables, names: Iterable[str]) -> None:
+        """Read the bounds of some columns, by `column_text`, as far as they are not read."""
+        missing = sorted(set(names) - tables.columns.keys())
+        if not missing or Table.BOUNDS not in tables.segment.objects:
+            return
+        listed = InList(Column(("column",)), tuple(missing))
+        where = And((listed, Compare(Op.EQ, Column(("row_group",)), Literal(WHOLE_FILE))))
+        table = await self._read(tables.segment, Table.BOUNDS, _BOUND_COLUMNS, where=where)
+        names_of = table.column("column").to_pylist()
+        for name in missing:
+            at = np.array([place for place, other in enumerate(names_of) if other == name], np.int64)
+            tables.columns[name] = _column_rows(table.take(pa.array(at)), tables.segment.num_files)
+
+    async def metadata(self, tables: SegmentTables, files: Sequence[int]) -> Mapping[int, bytes]:
+        """Read the metadata of some files, by their ordinals."""
+        if not files:
+            return {}
+        if tables.segment.objects[Table.FILES].content is not None:
+            # All of it is at hand: it is decoded once for all scans.
+            if tables.metadata is None:
+                table = await self._read(tables.segment, Table.FILES, ["metadata"])
+                tables.metadata = table.column(0)
+            return {at: tables.metadata[at].as_py() for at in files}
+        rows = RowSelection.of([(at, at + 1) for at in files])
+        table = await self._read(tables.segment, Table.FILES, ["metadata"], rows=rows)
+        return dict(zip(files, table.column(0).to_pylist(), strict=True))
+
+    async def whole_table(self, tables: SegmentTables, table: str) -> pa.Table:
+        """Read all rows and columns of a table."""
+        from accel.catalog.describing import BOUNDS_SCHEMA, FILES_SCHEMA
+
+        schema = FILES_SCHEMA if table == Table.FILES else BOUNDS_SCHEMA
+        found = await self._read(tables.segment, table, schema.names)
+        return found.cast(schema)
+
+    async def _read(
+        self,
+        segment: Segment,
+        table: str,
+        columns: Sequence[str],
+        *,
+        where: Expr | None = None,
+        rows: RowSelection | None = None,
+    ) -> pa.Table:
+        """Read rows of a table.
+
+        Raises
+        ------
+        IndexFormatError
+            The object is gone, was changed, or is not what the head says.
+        StoreError
+            The store did not answer.
+        """
+        one = segment.objects[table]
+        client_for, entry = self._place(one)
+        selection = None
+        if rows is not None:
+            selection = {entry.url: _by_group(rows, one)}
+        spec = ScanSpec(
+            source=entry.url,
+            where=where,
+            columns=tuple(columns),
+            selection=selection,
+            partitioning=None,
+            options=self._options,
+        )
+        engine = Engine(spec, client_for, cache=self._cache, make_source=lambda _: _OneObject(entry))
+        metrics = Metrics()
+        running = engine.start(metrics)
+        batches: list[pa.RecordBatch] = []
+        try:
+            while (batch := await running.take()) is not None:
+                batches.append(batch)
+            schema = batches[0].schema if batches else await running.schema()
+        except (ObjectChangedError, ObjectNotFoundError) as error:
+            raise IndexFormatError(
+                f"the object {one.name} of the catalog is not there any more, or not as its head says",
+                hint="refresh the index",
+            ) from error
+        finally:
+            await running.close()
+            if one.content is None:
+                self._metrics.absorb(metrics)
+                self.round_trips += metrics.round_trips
+        found = pa.Table.from_batches(batches, schema)
+        if schema.names != list(columns):
+            raise IndexFormatError(f"the table {table} of the catalog lacks columns")
+        return found
+
+    def _place(self, one: SegmentObject) -> tuple[Callable[[str], Client], FileEntry]:
+        if one.content is not None:
+            store = _Content(one.content)
+            connector = Connector(storage_options=None, store=store, options=self._options)
+            etag = store.etag
+            client_for: Callable[[str], Client] = connector.client
+            root = "store:"
+        else:
+            if one.etag is None:
+                raise IndexFormatError(f"the catalog does not tell the version of its object {one.name}")
+            etag, root = one.etag, self._client.root
+            client = self._client
+            client_for = lambda _: client
+        path = one.name if one.content is not None else self._directory + one.name
+        facts = FileFacts(size=one.size, etag=etag, tail=one.tail)
+        return client_for, FileEntry(root, path, path, one.size, etag, facts=facts)
+
+
+_BOUND_COLUMNS = ("column", "family", "file", "lower", "upper", "null_count", "nan_count", "num_rows")
+
+
+def _column_rows(table: pa.Table, num_files: int) -> _ColumnRows:
+    table = table.combine_chunks()
+    columns = {name: _only_chunk(table.column(name)) for name in _BOUND_COLUMNS[1:]}
+    files = np.asarray(integers(columns["file"]), np.int64)
+    if bool(((files < 0) | (files >= num_files)).any()):
+        raise IndexFormatError("the catalog has bounds of files that it does not list")
+    return _ColumnRows(
+        columns["family"].to_pylist(),
+        files,
+        columns["lower"],
+        columns["upper"],
+        _counts(columns["null_count"]),
+        _counts(columns["nan_count"]),
+        _counts(columns["num_rows"]),
+    )
+
+
+def _only_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks else pa.nulls(0, column.type)
+
+
+def _counts(array: pa.Array) -> Int64s:
+    """The counts, -1 where one is unknown."""
+    from accel.arrays import validity
+
+    return np.where(validity(array), np.asarray(integers(array), np.int64), -1)
+
+
+def _by_group(rows: RowSelection, one: SegmentObject) -> dict[int, RowSelection]:
+    """Rows of a table by the row groups that its footer tells of."""
+    from accel.format.footer import parse_footer, parse_tail
+
+    length = parse_tail(memoryview(one.tail)[-8:]).length
+    metadata = parse_footer(
+        one.tail[-8 - length : -8], file_size=one.size, footer_start=one.size - 8 - length
+    )
+    out: dict[int, RowSelection] = {}
+    start = 0
+    for group, size in enumerate(metadata.group_rows.tolist()):
+        inside = rows.intersect(RowSelection.of([(start, start + size)]))
+        if inside:
+            out[group] = RowSelection.of([(a - start, b - start) for a, b in inside])
+        start += size
+    return out
+
+
+class _OneObject(FileSource):
+    """A single object whose version and metadata are known."""
+
+    def __init__(self, entry: FileEntry) -> None:
+        self._entry = entry
+
+    async def blocks(self, request: SourceRequest) -> AsyncIterator[FileBlock]:
+        yield FileBlock((self._entry,), _NO_COLUMNS, 0)
+
+
+class _Content:
+    """A RangeStore of one object in memory."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.etag = '"inline"'
+
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+        size = len(self._content)
+        if isinstance(want, Suffix):
+            want = ByteRange(max(0, size - want.length), size)
+        data = memoryview(self._content)[want.start : want.end]
+        return Payload(data, ByteRange(want.start, want.start + len(data)), size, self.etag)

@@ -1,0 +1,305 @@
+"""The verbs of the catalog: `build_index`, `refresh_index`, `compact_index`, `vacuum_index`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from accel.catalog.building import CatalogBuilder, IndexReport, Progress
+from accel.catalog.describing import column_text
+from accel.catalog.head import CatalogHead
+from accel.catalog.objects import ObjectHome
+from accel.errors import StoreError
+from accel.options import Options, check_options
+from accel.predicate.expr import column_named
+from accel.store import io_loop
+from accel.store.client import Connector
+from accel.store.location import Location, parse_url
+
+__all__ = [
+    "INDEX_NAME",
+    "build_index",
+    "build_index_async",
+    "compact_index",
+    "compact_index_async",
+    "home_at",
+    "refresh_index",
+    "refresh_index_async",
+    "vacuum_index",
+    "vacuum_index_async",
+]
+
+INDEX_NAME = "_accel/"
+"""The directory of an index that is published beside the data."""
+GRACE_SECONDS = 24 * 3600.0
+Path = str | os.PathLike[str]
+
+
+def home_at(index: Path, connector: Connector, *, in_store: bool) -> ObjectHome:
+    """Return the home of the index with that URL or path."""
+    location = _directory(index, in_store=in_store)
+    return ObjectHome(connector.client(location), location)
+
+
+def _directory(path: Path, *, in_store: bool) -> Location:
+    text = os.fspath(path)
+    return parse_url(text if text.endswith("/") else f"{text}/", in_store=in_store)
+
+
+def build_index(
+    source: Path,
+    *,
+    to: Path | None = None,
+    columns: Sequence[str] | None = None,
+    progress: Progress | None = None,
+    store: object | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    options: Options | None = None,
+) -> IndexReport:
+    """Build an index outside the files of a directory, or bring the one that is there up to date.
+
+    The index holds, for each file, the metadata that a scan would read first, and bounds of the columns. A scan
+    with `index=` rules files out by it without opening them, and opens the others without a request. It is used for the
+    versions of the files that it was built from, and for no others: out of date, it costs time and never a row.
+
+    Parameters
+    ----------
+    source : str or PathLike
+        The URL or path of a directory of Parquet files.
+    to : str or PathLike, optional
+        The directory of the index; by default `_accel/` in the source, where scans find it when they are given
+        that directory.
+    columns : sequence of str, optional
+        The columns, or dotted paths into structs, that have bounds; None for all. An index that exists keeps its own.
+    progress : callable, optional
+        Called with the number of files done and the number of files to do.
+    store : obstore store or RangeStore, optional
+        As of `accel.scan`.
+    storage_options : mapping, optional
+        As of `accel.scan`, for the files and the index alike.
+    options : Options, optional
+        As of `accel.scan`.
+
+    Returns
+    -------
+    IndexReport
+
+    Raises
+    ------
+    StoreError
+        A store failed, or cannot be written to; the source holds no file (ObjectNotFoundError).
+    IndexFormatError
+        The index that is there is damaged.
+
+    Examples
+    --------
+    >>> report = accel.build_index("s3://bucket/flights/")  # doctest: +SKIP
+    >>> accel.scan("s3://bucket/flights/", "carrier = 'HA'", index="s3://bucket/flights/_accel/")  # doctest: +SKIP
+    """
+    work = _Verb(store, storage_options, options, progress)
+    del store, storage_options
+    return io_loop.run(work.build(source, to, columns))
+
+
+async def build_index_async(
+    source: Path,
+    *,
+    to: Path | None = None,
+    columns: Sequence[str] | None = None,
+    progress: Progress | None = None,
+    store: object | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    options: Options | None = None,
+) -> IndexReport:
+    """`build_index`, awaited."""
+    work = _Verb(store, storage_options, options, progress)
+    del store, storage_options
+    return await io_loop.bridge(work.build(source, to, columns))
+
+
+def refresh_index(
+    index: Path,
+    *,
+    progress: Progress | None = None,
+    store: object | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    options: Options | None = None,
+) -> IndexReport:
+    """Bring an index up to date: read the files that are new or were replaced, and drop those that are gone.
+
+    It may be stopped at any time, and goes on from there when it is called again. Several may run at once.
+
+    Parameters
+    ----------
+    index : str or PathLike
+        The directory of the index.
+    progress, store, storage_options, options
+        As of `build_index`.
+
+    Returns
+    -------
+    IndexReport
+
+    Raises
+    ------
+    StoreError
+        A store failed, or cannot be written to; there is no index (ObjectNotFoundError).
+    IndexFormatError
+        The index is damaged.
+    """
+    work = _Verb(store, storage_options, options, progress)
+    del store, storage_options
+    return io_loop.run(work.refresh(index))
+
+
+async def refresh_index_async(
+    index: Path,
+    *,
+    progress: Progress | None = None,
+    store: object | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    options: Options | None = None,
+) -> IndexReport:
+    """`refresh_index`, awaited."""
+    work = _Verb(store, storage_options, options, progress)
+    del store, storage_options
+    return await io_loop.bridge(work.refresh(index))
+
+
+def compact_index(
+    index: Path,
+    *,
+    store: object | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    options: Options | None = None,
+) -> IndexReport:
+    """Merge the segments of an index into one. A refresh that leaves many does so by itself.
+
+    Parameters
+    ----------
+    index : str or PathLike
+        The directory of the index.
+    store, storage_options, options
+        As of `build_index`.
+
+    Returns
+    -------
+    IndexReport
+
+    Raises
+    ------
+    StoreError, IndexFormatError
+        As `refresh_index` does.
+    """
+    work = _Verb(store, storage_options, options, None)
+    del store, storage_options
+    return io_loop.run(work.compact(index))
+
+
+async def compact_index_async(
+    index: Path,
+    *,
+    store: object | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    options: Options | None = None,
+) -> IndexReport:
+    """`compact_index`, awaited."""
+    work = _Verb(store, storage_options, options, None)
+    del store, storage_options
+    return await io_loop.bridge(work.compact(index))
+
+
+def vacuum_index(
+    index: Path,
+    *,
+    grace: float = GRACE_SECONDS,
+    store: object | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    options: Options | None = None,
+) -> IndexReport:
+    """Remove objects of an index that it does not consist of any more.
+
+    Parameters
+    ----------
+    index : str or PathLike
+        The directory of the index.
+    grace : float
+        Seconds for which an object stays after the index has done without it: scans that have begun by then read it.
+    store, storage_options, options
+        As of `build_index`.
+
+    Returns
+    -------
+    IndexReport
+        `deleted` names the objects.
+
+    Raises
+    ------
+    StoreError, IndexFormatError
+        As `refresh_index` does.
+    ValueError
+        `grace` is negative.
+    """
+    work = _Verb(store, storage_options, options, None)
+    del store, storage_options
+    return io_loop.run(work.vacuum(index, grace))
+
+
+async def vacuum_index_async(
+    index: Path,
+    *,
+    grace: float = GRACE_SECONDS,
+    store: object | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    options: Options | None = None,
+) -> IndexReport:
+    """`vacuum_index`, awaited."""
+    work = _Verb(store, storage_options, options, None)
+    del store, storage_options
+    return await io_loop.bridge(work.vacuum(index, grace))
+
+
+class _Verb:
+    """One call, with the means to carry it out. On the I/O loop, but for its making."""
+
+    def __init__(
+        self,
+        store: object | None,
+        storage_options: Mapping[str, Any] | None,
+        options: Options | None,
+        progress: Progress | None,
+    ) -> None:
+        self._options = check_options(options)
+        self._connector = Connector(storage_options=storage_options, store=store, options=self._options)
+        self._in_store = store is not None
+        self._progress = progress
+
+    def _builder(self, index: Path) -> CatalogBuilder:
+        home = home_at(index, self._connector, in_store=self._in_store)
+        return CatalogBuilder(home, self._connector.client, options=self._options, progress=self._progress)
+
+    async def build(self, source: Path, to: Path | None, columns: Sequence[str] | None) -> IndexReport:
+        directory = _directory(source, in_store=self._in_store)
+        beside = to is None
+        index = f"{os.fspath(source).rstrip('/')}/{INDEX_NAME}" if to is None else to
+        if to is not None and _directory(to, in_store=self._in_store) == directory:
+            raise StoreError("the index and the files cannot share a directory", path=str(directory))
+        head = CatalogHead(
+            base="." if beside else directory.url,
+            columns=None
+            if columns is None
+            else tuple(column_text(column_named(name).path) for name in columns),
+        )
+        return await self._builder(index).refresh(make=head)
+
+    async def refresh(self, index: Path) -> IndexReport:
+        return await self._builder(index).refresh()
+
+    async def compact(self, index: Path) -> IndexReport:
+        return await self._builder(index).compact()
+
+    async def vacuum(self, index: Path, grace: float) -> IndexReport:
+        if grace < 0:
+            raise ValueError(f"grace is a number of seconds, not {grace!r}")
+        return await self._builder(index).vacuum(grace=grace)
