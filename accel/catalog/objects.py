@@ -22,7 +22,7 @@ from accel.catalog.describing import metadata_bytes
 from accel.catalog.head import HEAD_NAME, CatalogHead, Segment, SegmentObject, Table
 from accel.catalog.segments import CatalogSnapshot, SegmentReader
 from accel.decode.arrow import arrow_schema, shared_schema
-from accel.errors import IndexFormatError, ObjectNotFoundError, StoreError
+from accel.errors import IndexFormatError, StoreError
 from accel.metrics import Metrics
 from accel.options import MIB, Options
 from accel.planning.opening import open_file
@@ -30,7 +30,7 @@ from accel.planning.read_request import Tail
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
 from accel.store.client import Client
 from accel.store.location import Location, parse_url
-from accel.store.range_store import Deleter, ObjectEntry, Writer
+from accel.store.range_store import Remover, ObjectEntry, Writer
 from accel.store.threads import WORK
 
 __all__ = ["INLINE_BYTES", "ObjectHome"]
@@ -186,13 +186,14 @@ class ObjectHome:
         data = await WORK.run(_parquet_of, name, table)
         path = self._directory + object_name
         await put_object(self._client, path, parts=_parts(data), size=len(data))
-        entry = await self._client.head(path)
-        if entry.size != len(data):
-            raise StoreError(f"the store has {entry.size} of {len(data)} bytes of an object", path=path)
+        # The version that is there now; a name is used once.
+        end = await self._client.read_tail(path, 8, metrics=Metrics())
+        if end.size != len(data):
+            raise StoreError(f"the store has {end.size} of {len(data)} bytes of an object", path=path)
         return SegmentObject(
             name=object_name,
             size=len(data),
-            etag=entry.etag,
+            etag=end.etag,
             num_rows=table.num_rows,
             tail=_tail_of(data),
             content=data if len(data) <= INLINE_BYTES else None,
@@ -209,17 +210,9 @@ class ObjectHome:
     async def delete(self, name: str) -> None:
         """Remove an object of a segment."""
         store = self._client.store
-        if not isinstance(store, Deleter):
+        if not isinstance(store, Remover):
             raise StoreError("this store removes no objects", path=str(self))
-        await store.delete(self._directory + name)
-
-    async def exists(self) -> bool:
-        """Whether there is a head."""
-        try:
-            await self._client.head(self._head)
-        except ObjectNotFoundError:
-            return False
-        return True
+        await store.remove(self._directory + name)
 
 
 def _within_limit(head: CatalogHead) -> CatalogHead:

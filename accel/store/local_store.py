@@ -76,9 +76,9 @@ class FileStore:
             raise AccelError(f"{len(body)} bytes were made for a file of {size}", path=path)
         await FILES.run(self._write, path, body, if_match, if_absent)
 
-    async def delete(self, path: str) -> None:
-        """See `Deleter.delete`."""
-        await FILES.run(self._delete, path)
+    async def remove(self, path: str) -> None:
+        """See `Remover.remove`."""
+        await FILES.run(self._remove, path)
 
     def _write(self, path: str, body: bytearray, if_match: str | None, if_absent: bool) -> None:
         target = os.path.realpath(os.path.join(self._root, path))
@@ -102,7 +102,7 @@ class FileStore:
         with _lock_beside(target), write_beside(target, check=check) as file:
             file.write(body)
 
-    def _delete(self, path: str) -> None:
+    def _remove(self, path: str) -> None:
         try:
             os.unlink(os.path.join(self._root, path))
         except FileNotFoundError:

@@ -12,7 +12,13 @@ from typing import Any, Final
 import obstore
 from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemoryStore, S3Store
 
-from accel.errors import AccelError, ObjectChangedError, ParquetFormatError, StoreError
+from accel.errors import (
+    AccelError,
+    ObjectChangedError,
+    ObjectNotFoundError,
+    ParquetFormatError,
+    StoreError,
+)
 from accel.memory import allocate
 from accel.options import MIB
 from accel.ranges import Buffer, ByteRange, Suffix
@@ -362,8 +368,8 @@ class ObstoreStore:
         else:
             await upload(self._store, path, parts, size=size)
 
-    async def delete(self, path: str) -> None:
-        """See `Deleter.delete`."""
+    async def remove(self, path: str) -> None:
+        """See `Remover.remove`."""
         io_loop.check_fork()
         failure: BaseException
         try:

@@ -18,6 +18,7 @@ __all__ = [
     "Pager",
     "Payload",
     "RangeStore",
+    "Remover",
     "Writer",
     "can_be_sent",
     "is_weak",
@@ -188,9 +189,9 @@ class Writer(Protocol):
 
 
 @runtime_checkable
-class Deleter(Protocol):
+class Remover(Protocol):
     """A store that removes objects."""
 
-    async def delete(self, path: str) -> None:
+    async def remove(self, path: str) -> None:
         """Remove an object; one that is not there is no error."""
         ...

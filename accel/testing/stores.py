@@ -28,7 +28,7 @@ def content_etag(data: bytes) -> str:
 
 
 class DictStore:
-    """A `RangeStore` and `Lister` over objects in memory.
+    """A `RangeStore`, `Lister`, `Writer` and `Remover` over objects in memory.
 
     Parameters
     ----------
@@ -73,6 +73,31 @@ class DictStore:
         if span is None:
             raise StoreError("the range is not in the object", path=path, place=str(want), status=416)
         return Payload(data[span.start : span.end], span, len(data), etag)
+
+    async def write(
+        self,
+        path: str,
+        parts: AsyncIterator[bytes],
+        *,
+        size: int,
+        if_match: str | None = None,
+        if_absent: bool = False,
+    ) -> None:
+        """Put one object; see `accel.store.range_store.Writer`."""
+        data = b"".join([part async for part in parts])
+        if len(data) != size:
+            raise StoreError(f"{len(data)} bytes came for an object of {size}", path=path)
+        with _replacing:
+            found = self.etags.get(path)
+            if (if_absent and path in self.objects) or (if_match is not None and found != if_match):
+                raise ObjectChangedError("the object is another version", path=path, status=412)
+            self.objects[path], self.etags[path] = data, content_etag(data)
+
+    async def remove(self, path: str) -> None:
+        """Remove one object, if it is there; see `accel.store.range_store.Remover`."""
+        with _replacing:
+            self.objects.pop(path, None)
+            self.etags.pop(path, None)
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
         """Objects at or below `prefix`, sorted by path."""

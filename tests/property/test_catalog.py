@@ -1,0 +1,168 @@
+"""A scan with the catalog is the scan without it, whatever became of the files since the catalog was built."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+import accel
+from accel.testing import DictStore, Layout, RecordingStore, write_file
+
+DIRECTORY = "t/"
+INDEX = "t/_accel/"
+NAMES = ("a.parquet", "b/c.parquet", "b/d.parquet", "e=1/f.parquet", "e=2/f.parquet")
+PREDICATES = (
+    "n = 7",
+    "n > 90 OR n < 3",
+    "NOT (n >= 10)",
+    "x > 5",
+    "x <= 0",
+    "x IS NULL",
+    "s = 'abc'",
+    "s LIKE 'ab%' AND n < 50",
+    "s IN ('q', 'zzz') OR x = 1.5",
+    "d > 10.25",
+    "d = 3",
+    "t >= '2020-01-03'",
+    "t IS NOT NULL AND b",
+    "b IS NULL",
+    "st.v BETWEEN 4 AND 6",
+    "n <> 7 AND st.v IS DISTINCT FROM 4",
+    "n = 7.0",
+)
+
+
+def rows(seed: int, count: int, kind: int) -> pa.Table:
+    """A table of `count` rows around a value that `seed` chooses; `kind` varies the types and the columns."""
+    r = random.Random(seed)
+    centre = r.choice([0, 5, 50, 95])
+
+    def maybe(value: Any) -> Any:
+        return None if r.random() < 0.2 else value
+
+    numbers = [maybe(centre + r.randrange(-6, 7)) for _ in range(count)]
+    doubles = [maybe(r.choice([centre / 10, -0.0, 1.5, float("nan"), float("inf"), -7.25])) for _ in range(count)]
+    texts = [maybe(r.choice(["abc", "abd", "q", "zz" * 60, "", "é" * 40])) for _ in range(count)]
+    decimals = [maybe(decimal.Decimal(centre * 100 + r.randrange(100)).scaleb(-2)) for _ in range(count)]
+    days = [maybe(datetime.datetime(2020, 1, 1) + datetime.timedelta(hours=centre + r.randrange(30))) for _ in range(count)]
+    flags = [maybe(r.random() < 0.5) for _ in range(count)]
+    structs = [maybe({"v": maybe(centre // 10 + r.randrange(3))}) for _ in range(count)]
+    columns: dict[str, pa.Array] = {
+        "n": pa.array(numbers, pa.int32() if kind == 1 else pa.int64()),
+        "x": pa.array(doubles, pa.float64()),
+        "s": pa.array(texts, pa.string()),
+        "d": pa.array(decimals, pa.decimal128(9 if kind == 1 else 12, 2)),
+        "t": pa.array(days, pa.timestamp("ms" if kind == 1 else "us")),
+        "b": pa.array(flags, pa.bool_()),
+        "st": pa.array(structs, pa.struct([("v", pa.int16())])),
+    }
+    if kind == 2:
+        del columns["b"]
+    return pa.table(columns)
+
+
+def file(seed: int, count: int, kind: int) -> bytes:
+    layout = Layout(group_rows=max(1, count // 2), page_rows=max(1, count // 5), page_index=seed % 3 > 0)
+    return write_file(rows(seed, count, kind), layout)
+
+
+def shown(table: pa.Table) -> tuple[pa.Schema, str]:
+    """A table as its schema and its values; NaN is equal to itself there."""
+    return table.schema, repr(table.to_pylist())
+
+
+SCHEMA = rows(1, 3, 0).schema
+
+
+class Histories(RuleBasedStateMachine):
+    """Files come, go and change beside a catalog that is refreshed now and then."""
+
+    @initialize(seed=st.integers(0, 999))
+    def begin(self, seed: int) -> None:
+        self.store = RecordingStore(DictStore({DIRECTORY + NAMES[0]: file(seed, 10, 0)}))
+        self.cache = accel.Cache(max_age=0)
+        self.built = False
+
+    @rule(name=st.sampled_from(NAMES[:3]), seed=st.integers(0, 999), count=st.integers(1, 25), kind=st.integers(0, 2))
+    def put(self, name: str, seed: int, count: int, kind: int) -> None:
+        self.store.inner.put(DIRECTORY + name, file(seed, count, kind))
+
+    @rule(name=st.sampled_from(NAMES[1:3]))
+    def remove(self, name: str) -> None:
+        if DIRECTORY + name in self.store.inner.objects:
+            self.store.inner.delete(DIRECTORY + name)
+
+    @rule()
+    def build(self) -> None:
+        report = accel.build_index(DIRECTORY, store=self.store.inner)
+        self.built = True
+        assert report.files == sum(name.endswith(".parquet") and "_accel" not in name for name in self.store.inner.objects)
+        assert not report.skipped
+
+    @rule()
+    def compact(self) -> None:
+        if self.built:
+            before = accel.refresh_index(INDEX, store=self.store.inner).files
+            after = accel.compact_index(INDEX, store=self.store.inner)
+            assert after.files == before
+            assert after.segments <= 1
+
+    @rule()
+    def vacuum(self) -> None:
+        if self.built:
+            accel.vacuum_index(INDEX, grace=0, store=self.store.inner)
+
+    @rule(where=st.sampled_from(PREDICATES), shared=st.booleans())
+    def scan(self, where: str, shared: bool) -> None:
+        if not self.built:
+            return
+        given: dict[str, Any] = {"store": self.store, "schema": SCHEMA}
+        expected = accel.scan(DIRECTORY, where, cache=None, **given).to_table()
+        cache = self.cache if shared else None
+        found = accel.scan(DIRECTORY, where, index=INDEX, cache=cache, **given)
+        assert shown(found.to_table()) == shown(expected), where
+        assert found.metrics.warnings == []
+        assert accel.scan(DIRECTORY, where, index=INDEX, cache=cache, **given).count_rows() == expected.num_rows
+
+    @rule(where=st.sampled_from(PREDICATES))
+    def scan_as_listed_by_the_catalog(self, where: str) -> None:
+        """What the catalog lists is what is there, right after a refresh."""
+        if not self.built:
+            return
+        accel.refresh_index(INDEX, store=self.store.inner)
+        given: dict[str, Any] = {"store": self.store, "schema": SCHEMA, "cache": None}
+        expected = accel.scan(DIRECTORY, where, **given).to_table()
+        found = accel.scan(DIRECTORY, where, index=INDEX, listing="index", **given)
+        assert shown(found.to_table()) == shown(expected), where
+
+    @invariant()
+    def nothing_is_left_half_done(self) -> None:
+        if getattr(self, "built", False):
+            assert INDEX + "head" in self.store.inner.objects
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(max_examples=25, stateful_step_count=14, deadline=None)
+
+
+@pytest.mark.parametrize("where", PREDICATES)
+def test_the_first_files_schema_settles_the_scan_with_and_without_the_catalog(where: str) -> None:
+    store = DictStore({f"t/{at}.parquet": file(at, 20, at % 2) for at in range(8)})
+    accel.build_index(DIRECTORY, store=store)
+    for listing in ("store", "index"):
+        outcomes = []
+        for given in ({}, {"index": INDEX, "listing": listing}):
+            try:
+                found = accel.scan(DIRECTORY, where, store=store, cache=None, **given)
+                outcomes.append(shown(found.to_table()))
+            except accel.SchemaMismatchError as error:
+                outcomes.append(type(error))
+        assert outcomes[0] == outcomes[1] or outcomes[0] is accel.SchemaMismatchError
