@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Never
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_CACHE", "plan", "plan_async", "scan"]
 
+AUTO = "auto"
+"""Stands for the index that lies beside the files, if there is one."""
 DEFAULT_CACHE = Cache()
 """The one that the scans of a process share, where they are not given another."""
 
@@ -40,7 +43,7 @@ def scan(
     glob: bool = True,
     order: bool = True,
     embedded: Mapping[str, str] | None = None,
-    index: Path | None = None,
+    index: Path | None = AUTO,
     listing: str = "store",
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -79,9 +82,10 @@ def scan(
         `{column: "idx1"}`: the files hold the distinct-value index of DataFusion's example, and it covers this
         column. It names no column and has no checksum: whoever says this vouches for it. Indexes of accel's own
         (docs/indexes.md) are found without being named.
-    index : str or PathLike, optional
+    index : "auto", str, PathLike, or None
         The directory of an index outside the files, which `accel.build_index` has made: it rules files out before they are
-        opened, and has the metadata of the others. Out of date it costs time, and never a row.
+        opened, and has the metadata of the others. Out of date it costs time, and never a row. "auto" is `_accel/` in the
+        directory that is scanned, if there is one; None takes none.
     listing : {"store", "index"}
         Where the list of files comes from: the store, or the index as it was refreshed last, which saves the listing.
     store : obstore store or RangeStore, optional
@@ -133,7 +137,7 @@ def _engine(
     store: object | None,
     storage_options: Mapping[str, Any] | None,
     cache: Cache | None,
-    index: Path | None = None,
+    index: Path | None = AUTO,
     listing: str = "store",
 ) -> Engine:
     if cache is not None and not isinstance(cache, Cache):
@@ -142,8 +146,12 @@ def _engine(
     connector = Connector(storage_options=storage_options, store=store, options=spec.options)
 
     def make_source(spec: ScanSpec) -> FileSource:
+        from accel.catalog.published import INDEX_NAME, IndexBesideFiles
         from accel.tables.path_source import PathSource
 
+        beside = None
+        if index == AUTO and isinstance(spec.source, str | os.PathLike) and listing == "store":
+            beside = IndexBesideFiles(spec, connector, cache=cache, in_store=store is not None)
         paths = PathSource(
             spec.source,
             partitioning=spec.partitioning,
@@ -151,16 +159,17 @@ def _engine(
             in_store=store is not None,
             text_columns=spec.texts,
             cache=cache,
+            index=beside,
         )
-        if index is None:
+        if index is None or (index == AUTO and listing == "store"):
             return paths
+        from accel.catalog.pruning import CatalogPruner
         from accel.catalog.source import CatalogSource, Listing
         from accel.catalog.verbs import home_at
 
-        home = home_at(index, connector, in_store=store is not None)
-        return CatalogSource(
-            paths, home, spec, listing=Listing(listing), cache=cache, in_store=store is not None
-        )
+        place = f"{os.fspath(spec.source).rstrip('/')}/{INDEX_NAME}" if index == AUTO else index
+        pruner = CatalogPruner(home_at(place, connector, in_store=store is not None), spec, cache=cache)
+        return CatalogSource(paths, pruner, spec, listing=Listing(listing), in_store=store is not None)
 
     return Engine(spec, connector.client, cache=cache, make_source=make_source)
 
@@ -175,7 +184,7 @@ def plan(
     partitioning: Partitioning = "auto",
     glob: bool = True,
     embedded: Mapping[str, str] | None = None,
-    index: Path | None = None,
+    index: Path | None = AUTO,
     listing: str = "store",
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -235,7 +244,7 @@ async def plan_async(
     partitioning: Partitioning = "auto",
     glob: bool = True,
     embedded: Mapping[str, str] | None = None,
-    index: Path | None = None,
+    index: Path | None = AUTO,
     listing: str = "store",
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,

@@ -256,7 +256,8 @@ def _bit_lengths(magnitudes: _U64) -> _I64:
     lengths = np.frexp(magnitudes.astype(np.float64))[1].astype(np.int64)
     # Rounding to a double may have carried into the next power of two.
     carried = (lengths > 0) & (magnitudes >> np.maximum(lengths - 1, 0).astype(np.uint64) == 0)
-    return lengths - carried
+    exact: _I64 = lengths - carried
+    return exact
 
 
 def _to_floats(exponents: _I64, mantissas: _U64, negative: Bools, end: End) -> npt.NDArray[np.float64]:
@@ -288,10 +289,10 @@ def _to_integers(exponents: _I64, mantissas: _U64, negative: Bools, *, kind: Kin
         # Fewer than 64 bits: they fit.
         signed = whole.astype(np.int64)
         signed = np.where(negative, -signed, signed)
-        values = signed + (rest & ~negative) if up else signed - (rest & negative)
-        if kind.numerator == 1:
-            return values
-        return -(-values // kind.numerator) if up else values // kind.numerator
+        values: _Values = signed + (rest & ~negative) if up else signed - (rest & negative)
+        if kind.numerator != 1:
+            values = -(-values // kind.numerator) if up else values // kind.numerator
+        return values
     return _whole_numbers(exponents.tolist(), mantissas.tolist(), negative.tolist(), kind=kind, up=up)
 
 

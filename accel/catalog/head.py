@@ -253,4 +253,5 @@ def _checked_name(name: str) -> str:
 def _checksum(payload: bytes) -> bytes:
     import xxhash
 
-    return xxhash.xxh3_128_digest(payload)
+    digest: bytes = xxhash.xxh3_128_digest(payload)
+    return digest

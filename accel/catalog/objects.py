@@ -29,8 +29,9 @@ from accel.planning.opening import open_file
 from accel.planning.read_request import Tail
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
 from accel.store.client import Client
+from accel.store.fetch import same_etag
 from accel.store.location import Location, parse_url
-from accel.store.range_store import Remover, ObjectEntry, Writer
+from accel.store.range_store import ObjectEntry, Remover, Writer
 from accel.store.threads import WORK
 
 __all__ = ["INLINE_BYTES", "ObjectHome"]
@@ -85,10 +86,18 @@ class ObjectHome:
 
     # -- the head --------------------------------------------------------------------------------
 
-    async def load(self, cache: Cache | None, metrics: Metrics) -> tuple[CatalogSnapshot, int]:
+    def cached(self, cache: Cache | None) -> CatalogSnapshot | None:
+        """Return what is cached of the catalog, however old it is."""
+        found = None if cache is None else cache.get(self._key)
+        return found if isinstance(found, CatalogSnapshot) else None
+
+    async def load(
+        self, cache: Cache | None, metrics: Metrics, *, listed: ObjectEntry | None = None
+    ) -> tuple[CatalogSnapshot, int]:
         """Return the catalog as its head has it, and the round trips it took.
 
-        A snapshot in the cache is used while it is younger than the cache's `max_age`.
+        A snapshot in the cache is used while it is younger than the cache's `max_age`, or where a listing has just shown
+        the head that it is of.
 
         Raises
         ------
@@ -99,12 +108,18 @@ class ObjectHome:
         StoreError
             The store did not answer.
         """
-        cached = None if cache is None else cache.get(self._key)
+        cached = self.cached(cache)
         now = time.monotonic()
         trips = 0
-        if cache is not None and isinstance(cached, CatalogSnapshot):
-            if now - cached.checked_at < cache.max_age:
+        if cache is not None and cached is not None:
+            if listed is not None and listed.etag is not None:
+                current = cached.etag is not None and same_etag(listed.etag, cached.etag)
+                if current:
+                    cached.checked_at = now
+                    return cached, 0
+            elif now - cached.checked_at < cache.max_age:
                 return cached, 0
+        if cache is not None and cached is not None and listed is None:
             pin = ObjectId(self._head, cached.head_bytes, cached.etag)
             trips = 1
             counts = Metrics()

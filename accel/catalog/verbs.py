@@ -10,6 +10,7 @@ from accel.catalog.building import CatalogBuilder, IndexReport, Progress
 from accel.catalog.describing import column_text
 from accel.catalog.head import CatalogHead
 from accel.catalog.objects import ObjectHome
+from accel.catalog.published import INDEX_NAME
 from accel.errors import StoreError
 from accel.options import Options, check_options
 from accel.predicate.expr import column_named
@@ -18,7 +19,6 @@ from accel.store.client import Connector
 from accel.store.location import Location, parse_url
 
 __all__ = [
-    "INDEX_NAME",
     "build_index",
     "build_index_async",
     "compact_index",
@@ -30,8 +30,6 @@ __all__ = [
     "vacuum_index_async",
 ]
 
-INDEX_NAME = "_accel/"
-"""The directory of an index that is published beside the data."""
 GRACE_SECONDS = 24 * 3600.0
 Path = str | os.PathLike[str]
 

@@ -6,6 +6,7 @@ import asyncio
 import operator
 import os
 import warnings
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ListingClient",
     "PathSource",
+    "PublishedIndex",
     "discover",
 ]
 
@@ -49,6 +51,21 @@ _DIRECTORY_BYTES = 256
 _NO_COLUMNS = pa.schema([])
 # HTTP servers list nothing, and a local directory shows that it is one.
 _NO_DIRECTORIES = ("http:", "https:", "file:")
+
+
+class PublishedIndex(Protocol):
+    """An index that may lie beside the files of a directory, to be found when the directory is listed."""
+
+    name: str
+    """The path of its head, below the directory."""
+
+    def is_cached(self) -> bool:
+        """Whether the index was met before: then the source is not read by its last listing, which knows of no index."""
+        ...
+
+    async def prune(self, block: FileBlock, head: ObjectEntry, request: SourceRequest) -> FileBlock:
+        """Return the block without the files that the index rules out, and with what it knows of the others."""
+        ...
 
 
 class PathSource(FileSource):
@@ -67,6 +84,8 @@ class PathSource(FileSource):
         Partition columns whose values are texts, whatever they look like.
     cache : Cache, optional
         Remembers what sources held when they were last listed, and which directories are named like a file.
+    index : PublishedIndex, optional
+        Is looked for in the listing, where the source is one directory.
     """
 
     def __init__(
@@ -78,7 +97,10 @@ class PathSource(FileSource):
         in_store: bool = False,
         text_columns: Collection[str] = (),
         cache: Cache | None = None,
+        index: PublishedIndex | None = None,
     ) -> None:
+        self._index = index
+        self._index_head: ObjectEntry | None = None
         self._source = source
         self._partitioning = partitioning
         self._glob = glob
@@ -96,7 +118,7 @@ class PathSource(FileSource):
     def expected(self, request: SourceRequest) -> FileBlock | None:
         """The files that were listed the last time, or the file as it is cached where the cache is too old to be
         trusted unasked."""
-        if not isinstance(self._source, str):
+        if not isinstance(self._source, str) or (self._index is not None and self._index.is_cached()):
             return None
         self._look_up(self._listed_name(self._source), request)
         if self._last is not None:
@@ -139,7 +161,10 @@ class PathSource(FileSource):
 
     async def blocks(self, request: SourceRequest) -> AsyncIterator[FileBlock]:
         """See `FileSource.blocks`: one block."""
-        yield await self._find(request)
+        block = await self._find(request)
+        if self._index is not None and self._index_head is not None:
+            block = await self._index.prune(block, self._index_head, request)
+        yield block
 
     def hint_for(self, column: str, url: str) -> str | None:
         """See `FileSource.hint_for`: directory names may spell the column."""
@@ -224,7 +249,15 @@ class PathSource(FileSource):
             as_text=self._texts,
             metrics=request.reader.metrics,
             on_entries=request.on_entries,
+            on_listing=None if self._index is None else self._look_for_index,
         )
+
+    def _look_for_index(self, prefix: str, entries: Sequence[ObjectEntry]) -> None:
+        if self._index is not None:
+            path = f"{prefix}/{self._index.name}" if prefix else self._index.name
+            at = bisect_left(entries, path, key=_path_of)
+            if at < len(entries) and entries[at].path == path:
+                self._index_head = entries[at]
 
 
 def _with_handle(block: FileBlock, handle: FileHandle, round_trips: int) -> FileBlock:
@@ -241,6 +274,9 @@ def _below(name: str) -> str:
 _LOGS = {"Delta": "_delta_log/", "Hudi": ".hoodie/"}
 _size_of = operator.attrgetter("size")
 
+_path_of = operator.attrgetter("path")
+
+OnListing = Callable[[str, Sequence[ObjectEntry]], None]
 OnEntries = Callable[[Iterable[FileEntry]], None]
 """Is shown the first files of a listing while the store still lists the others; it takes as many as it wants."""
 
@@ -273,6 +309,7 @@ async def discover(
     as_text: Collection[str] = (),
     metrics: Metrics,
     on_entries: OnEntries | None = None,
+    on_listing: OnListing | None = None,
 ) -> FileBlock:
     """Find the files that a source names.
 
@@ -298,6 +335,8 @@ async def discover(
     on_entries : callable, optional
         Called for a single directory or pattern that takes several pages to list, with files that are about to
         be among those returned, while the store lists the rest. Not called where paths spell partitions.
+    on_listing : callable, optional
+        Called for a single directory with its path and all that is listed below it, hidden names too.
 
     Returns
     -------
@@ -323,7 +362,9 @@ async def discover(
     if types is None and len(named) == 1 and named[0].is_plain_file:
         return FileBlock((named[0].as_file(),), _NO_COLUMNS, 0)
     # A schema may take directories for columns that spell no name.
-    listed = await _find_all(named, client_for, metrics, on_entries if types is None else None)
+    listed = await _find_all(
+        named, client_for, metrics, on_entries if types is None else None, on_listing=on_listing
+    )
     if len(named) == len(listed) == 1:
         files = list(listed[0])
     else:
@@ -410,12 +451,16 @@ async def _find_all(
     client_for: Callable[[str], ListingClient],
     metrics: Metrics,
     on_entries: OnEntries | None,
+    *,
+    on_listing: OnListing | None = None,
 ) -> Mapping[int, Sequence[FileEntry]]:
     """The files of every source that needs a listing, by the place of the source; all are listed side by side."""
     pending = [i for i, item in enumerate(named) if item.shape is not SourceShape.FILE]
     if len(pending) == 1:
-        sole = on_entries if len(named) == 1 else None
-        return {pending[0]: await _find(named[pending[0]], client_for, metrics, sole)}
+        if len(named) > 1:
+            on_entries = on_listing = None
+        found = await _find(named[pending[0]], client_for, metrics, on_entries, on_listing=on_listing)
+        return {pending[0]: found}
     try:
         async with asyncio.TaskGroup() as group:
             tasks = {i: group.create_task(_find(named[i], client_for, metrics)) for i in pending}
@@ -431,6 +476,8 @@ async def _find(
     client_for: Callable[[str], ListingClient],
     metrics: Metrics,
     on_entries: OnEntries | None = None,
+    *,
+    on_listing: OnListing | None = None,
 ) -> Sequence[FileEntry]:
     if item.shape is SourceShape.GLOB and item.location.scheme == "file":
         matches, directories = await FILES.run(expand_local_glob, item)
@@ -444,6 +491,8 @@ async def _find(
     show = None if on_entries is None else partial(_show, item, on_entries)
     entries = await _list_below(item, client_for, metrics, show)
     if item.shape is not SourceShape.GLOB:
+        if on_listing is not None:
+            on_listing(item.prefix, entries)
         _warn_of_tables(item, entries, metrics)
     chosen = await choose(item, entries)
     if item.location.scheme == "file" or 0 not in map(_size_of, chosen):

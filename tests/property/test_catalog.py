@@ -49,10 +49,15 @@ def rows(seed: int, count: int, kind: int) -> pa.Table:
         return None if r.random() < 0.2 else value
 
     numbers = [maybe(centre + r.randrange(-6, 7)) for _ in range(count)]
-    doubles = [maybe(r.choice([centre / 10, -0.0, 1.5, float("nan"), float("inf"), -7.25])) for _ in range(count)]
+    doubles = [
+        maybe(r.choice([centre / 10, -0.0, 1.5, float("nan"), float("inf"), -7.25])) for _ in range(count)
+    ]
     texts = [maybe(r.choice(["abc", "abd", "q", "zz" * 60, "", "é" * 40])) for _ in range(count)]
     decimals = [maybe(decimal.Decimal(centre * 100 + r.randrange(100)).scaleb(-2)) for _ in range(count)]
-    days = [maybe(datetime.datetime(2020, 1, 1) + datetime.timedelta(hours=centre + r.randrange(30))) for _ in range(count)]
+    days = [
+        maybe(datetime.datetime(2020, 1, 1) + datetime.timedelta(hours=centre + r.randrange(30)))
+        for _ in range(count)
+    ]
     flags = [maybe(r.random() < 0.5) for _ in range(count)]
     structs = [maybe({"v": maybe(centre // 10 + r.randrange(3))}) for _ in range(count)]
     columns: dict[str, pa.Array] = {
@@ -91,7 +96,12 @@ class Histories(RuleBasedStateMachine):
         self.cache = accel.Cache(max_age=0)
         self.built = False
 
-    @rule(name=st.sampled_from(NAMES[:3]), seed=st.integers(0, 999), count=st.integers(1, 25), kind=st.integers(0, 2))
+    @rule(
+        name=st.sampled_from(NAMES[:3]),
+        seed=st.integers(0, 999),
+        count=st.integers(1, 25),
+        kind=st.integers(0, 2),
+    )
     def put(self, name: str, seed: int, count: int, kind: int) -> None:
         self.store.inner.put(DIRECTORY + name, file(seed, count, kind))
 
@@ -104,7 +114,9 @@ class Histories(RuleBasedStateMachine):
     def build(self) -> None:
         report = accel.build_index(DIRECTORY, store=self.store.inner)
         self.built = True
-        assert report.files == sum(name.endswith(".parquet") and "_accel" not in name for name in self.store.inner.objects)
+        assert report.files == sum(
+            name.endswith(".parquet") and "_accel" not in name for name in self.store.inner.objects
+        )
         assert not report.skipped
 
     @rule()
@@ -130,7 +142,9 @@ class Histories(RuleBasedStateMachine):
         found = accel.scan(DIRECTORY, where, index=INDEX, cache=cache, **given)
         assert shown(found.to_table()) == shown(expected), where
         assert found.metrics.warnings == []
-        assert accel.scan(DIRECTORY, where, index=INDEX, cache=cache, **given).count_rows() == expected.num_rows
+        assert (
+            accel.scan(DIRECTORY, where, index=INDEX, cache=cache, **given).count_rows() == expected.num_rows
+        )
 
     @rule(where=st.sampled_from(PREDICATES))
     def scan_as_listed_by_the_catalog(self, where: str) -> None:
