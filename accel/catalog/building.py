@@ -22,7 +22,7 @@ from accel.cache.cache import Cache
 from accel.catalog.describing import BoundsTable, FilesTable
 from accel.catalog.head import CatalogHead, Retired, Segment, Table
 from accel.catalog.objects import ObjectHome
-from accel.catalog.segments import CatalogSnapshot
+from accel.catalog.segments import CatalogSnapshot, SegmentReader
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.options import MIB, Options
@@ -168,7 +168,9 @@ class CatalogBuilder:
         done = 0
         for start in range(0, len(new), _SEGMENT_FILES):
             paths = new[start : start + _SEGMENT_FILES]
-            change, failed = await self._describe([(path, current[path]) for path in paths], done, len(new))
+            change, failed = await self._describe(
+                [(path, current[path]) for path in paths], snapshot.head.columns, done=done, total=len(new)
+            )
             done += len(paths)
             skipped |= failed
             if change is not None:
@@ -242,10 +244,15 @@ class CatalogBuilder:
     # -- describing files ------------------------------------------------------------------------
 
     async def _describe(
-        self, files: Sequence[tuple[str, FileEntry]], done: int, total: int
+        self,
+        files: Sequence[tuple[str, FileEntry]],
+        columns: Sequence[str] | None,
+        *,
+        done: int,
+        total: int,
     ) -> tuple[_Change | None, dict[str, str]]:
         """Write a segment about some files; returns the change that adds it, and why files are not in it."""
-        rows, bounds = FilesTable(), BoundsTable(self._columns)
+        rows, bounds = FilesTable(), BoundsTable(None if columns is None else frozenset(columns))
         listed: dict[str, tuple[int, str]] = {}
         failed: dict[str, str] = {}
 
@@ -309,12 +316,6 @@ class CatalogBuilder:
             return error
         return handle
 
-    @property
-    def _columns(self) -> frozenset[str] | None:
-        return self._wanted
-
-    _wanted: frozenset[str] | None = None
-
     # -- commits ---------------------------------------------------------------------------------
 
     async def _load(self, make: CatalogHead | None) -> CatalogSnapshot:
@@ -328,8 +329,6 @@ class CatalogBuilder:
             except ObjectChangedError:
                 pass  # another builder was sooner
             snapshot, _ = await self._home.read_head(self._metrics)
-        columns = snapshot.head.columns
-        self._wanted = None if columns is None else frozenset(columns)
         return snapshot
 
     async def _files_of(self, snapshot: CatalogSnapshot) -> dict[str, tuple[str, int]]:
@@ -345,7 +344,7 @@ class CatalogBuilder:
                     known[path] = etag, size
         return known
 
-    def _tables_reader(self):  # type: ignore[no-untyped-def]
+    def _tables_reader(self) -> SegmentReader:
         return self._home.reader(cache=None, options=self._options, metrics=self._metrics)
 
     async def _commit(self, change: _Change, snapshot: CatalogSnapshot) -> CatalogSnapshot:

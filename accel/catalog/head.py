@@ -253,5 +253,4 @@ def _checked_name(name: str) -> str:
 def _checksum(payload: bytes) -> bytes:
     import xxhash
 
-    digest: bytes = xxhash.xxh3_128_digest(payload)
-    return digest
+    return bytes(xxhash.xxh3_128_digest(payload))
