@@ -174,7 +174,7 @@ class CatalogHead:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, schema) as writer:
             writer.write_batch(batch)
-        payload = sink.getvalue().to_pybytes()
+        payload: bytes = sink.getvalue().to_pybytes()
         return _PREFIX.pack(_MAGIC, FORMAT_VERSION, _checksum(payload)) + payload
 
     @classmethod
