@@ -136,26 +136,7 @@ class CatalogBuilder:
             A store did not answer, or cannot be written to.
         """
         snapshot = await self._load(make)
-        source = self._home.base_url(snapshot.head)
-        block = await discover(
-            source,
-            client_for=self._client_for,
-            partitioning=None,
-            glob=False,
-            in_store=self._home.location.scheme == "store",
-            metrics=self._metrics,
-        )
-        root, base = self._home.base(snapshot.head)
-        current: dict[str, FileEntry] = {}
-        skipped: dict[str, str] = {}
-        for file in block.files:
-            path = file.path.removeprefix(base)
-            if file.root != root or not file.path.startswith(base):
-                skipped[file.path] = "it does not lie in the directory of the index"
-            elif file.etag is None or is_weak(file.etag):
-                skipped[path] = "the store gives it no strong etag"
-            else:
-                current[path] = file
+        current, skipped = await self.list_files(snapshot.head)
         known = await self._files_of(snapshot)
         gone = {
             path: etag
@@ -241,6 +222,32 @@ class CatalogBuilder:
             seconds=time.monotonic() - self._started,
         )
 
+    async def list_files(self, head: CatalogHead) -> tuple[dict[str, FileEntry], dict[str, str]]:
+        """List the files of the directory that a catalog covers: by path, and why some cannot be covered.
+
+        Raises as `refresh` does.
+        """
+        block = await discover(
+            self._home.base_url(head),
+            client_for=self._client_for,
+            partitioning=None,
+            glob=False,
+            in_store=self._home.location.scheme == "store",
+            metrics=self._metrics,
+        )
+        root, base = self._home.base(head)
+        current: dict[str, FileEntry] = {}
+        skipped: dict[str, str] = {}
+        for file in block.files:
+            path = file.path.removeprefix(base)
+            if file.root != root or not file.path.startswith(base):
+                skipped[file.path] = "it does not lie in the directory of the index"
+            elif file.etag is None or is_weak(file.etag):
+                skipped[path] = "the store gives it no strong etag"
+            else:
+                current[path] = file
+        return current, skipped
+
     # -- describing files ------------------------------------------------------------------------
 
     async def _describe(
@@ -295,10 +302,10 @@ class CatalogBuilder:
         self, files: Sequence[tuple[str, FileEntry]]
     ) -> list[tuple[str, FileHandle | AccelError]]:
         async with Group() as group:
-            tasks = [group.create_task(self._open(file)) for _, file in files]
+            tasks = [group.create_task(self.open(file)) for _, file in files]
         return [(path, task.result()) for (path, _), task in zip(files, tasks, strict=True)]
 
-    async def _open(self, file: FileEntry) -> FileHandle | AccelError:
+    async def open(self, file: FileEntry) -> FileHandle | AccelError:
         """Open a file, with its page indexes; or the error by which it cannot be read."""
         try:
             handle, _ = await self._reader.open(file)

@@ -240,6 +240,10 @@ class SegmentReader:
         table = await self._read(tables.segment, Table.FILES, ["metadata"], rows=rows)
         return dict(zip(files, table.column(0).to_pylist(), strict=True))
 
+    async def read_columns(self, tables: SegmentTables, table: str, columns: Sequence[str]) -> pa.Table:
+        """Read all rows of some columns of a table."""
+        return await self._read(tables.segment, table, columns)
+
     async def whole_table(self, tables: SegmentTables, table: str) -> pa.Table:
         """Read all rows and columns of a table."""
         from accel.catalog.describing import BOUNDS_SCHEMA, FILES_SCHEMA

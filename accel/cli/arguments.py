@@ -99,6 +99,7 @@ class UsageError(Exception):
 def build_parser() -> argparse.ArgumentParser:
     from accel import __version__
     from accel.cli.embed import add_embed
+    from accel.cli.index import add_index
 
     parser = argparse.ArgumentParser(
         prog="accel",
@@ -113,6 +114,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_explain(commands, shared)
     _add_inspect(commands, shared)
     add_embed(commands)
+    add_index(commands)
     return parser
 
 
@@ -128,6 +130,12 @@ def _shared() -> argparse.ArgumentParser:
         choices=("hive", "none"),
         default="hive",
         help="whether key=value directories are columns",
+    )
+    source.add_argument(
+        "--index",
+        metavar="INDEX",
+        default="auto",
+        help="the directory of an index outside the files, or none; by default _accel/ in the directory that is scanned",
     )
     source.add_argument("--no-glob", action="store_true", help="*, ? and [ are part of a name")
     add_setting_options(shared)
@@ -363,6 +371,7 @@ def scan_keywords(given: argparse.Namespace) -> dict[str, Any]:
         "columns": column_list(given.columns),
         "partitioning": None if given.partitioning == "none" else given.partitioning,
         "glob": not given.no_glob,
+        "index": None if given.index == "none" else given.index,
         "storage_options": storage_options(given),
         "options": accel_options(given),
     }

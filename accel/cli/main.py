@@ -90,7 +90,7 @@ def _run(given: argparse.Namespace, *, printing: bool) -> int:
     try:
         if not printing and _prints(given):
             raise OSError("standard output is closed")
-        _dispatch(given)
+        status = _dispatch(given)
         sys.stdout.flush()
     except BrokenPipeError:
         _drop_output()
@@ -99,11 +99,11 @@ def _run(given: argparse.Namespace, *, printing: bool) -> int:
         print(file=sys.stderr)
         return _INTERRUPTED
     except Exception as error:
-        status = _report(error, debug=given.debug)
-        if status is None:
+        failed = _report(error, debug=given.debug)
+        if failed is None:
             raise
-        return status
-    return 0
+        return failed
+    return status
 
 
 def _prints(given: argparse.Namespace) -> bool:
@@ -111,21 +111,27 @@ def _prints(given: argparse.Namespace) -> bool:
     return given.command != "embed" and getattr(given, "output", None) in (None, "-")
 
 
-def _dispatch(given: argparse.Namespace) -> None:
+def _dispatch(given: argparse.Namespace) -> int:
+    """Run the command; returns the exit status."""
     # Each imports what it needs: `--help` and a usage error wait for nothing.
     if given.command == "inspect":
         from accel.cli.inspect import run_inspect
 
         run_inspect(given)
-        return
+        return 0
     if given.command == "embed":
         from accel.cli.embed import run_embed
 
         run_embed(given)
-        return
+        return 0
+    if given.command == "index":
+        from accel.cli.index import run_index
+
+        return run_index(given)
     from accel.cli.scan import run_explain, run_scan
 
     (run_scan if given.command == "scan" else run_explain)(given)
+    return 0
 
 
 def _report(error: Exception, *, debug: bool) -> int | None:

@@ -1,0 +1,243 @@
+"""What an index is, and whether it is as the files are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from accel.catalog.building import CatalogBuilder
+from accel.catalog.describing import BoundsTable, FilesTable
+from accel.catalog.head import CatalogHead, Table
+from accel.catalog.objects import ObjectHome
+from accel.catalog.verbs import home_at
+from accel.errors import AccelError
+from accel.metrics import Metrics
+from accel.options import Options, check_options
+from accel.store import io_loop
+from accel.store.client import Connector
+
+__all__ = ["IndexDescription", "IndexDifferences", "SegmentDescription", "inspect_index", "verify_index"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentDescription:
+    """One segment of an index."""
+
+    id: str
+    files: int
+    dropped: int
+    """Files that were removed or replaced since it was written."""
+    nbytes: int
+    inline: bool
+    """The head holds all of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexDescription:
+    """What an index covers, and what it consists of."""
+
+    index: str
+    base: str
+    """The directory that it covers."""
+    generation: int
+    """The number of commits so far."""
+    files: int
+    rows: int
+    data_nbytes: int
+    """Bytes of the files."""
+    nbytes: int
+    """Bytes of its objects, without the head."""
+    columns: tuple[str, ...] | None
+    """The columns that have bounds; None for all."""
+    indexes: Mapping[str, str]
+    retired: int
+    """Objects that `vacuum` is going to remove."""
+    segments: tuple[SegmentDescription, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexDifferences:
+    """How an index and the files differ."""
+
+    index: str
+    checked: int
+    """Files that were compared."""
+    missing: tuple[str, ...] = ()
+    """Files that are not in the index."""
+    gone: tuple[str, ...] = ()
+    """Files that the index has and that are not there."""
+    replaced: tuple[str, ...] = ()
+    """Files that are there in another version."""
+    wrong: Mapping[str, str] = field(default_factory=dict)
+    """Files of which the index says what is not so."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether they do not differ."""
+        return not (self.missing or self.gone or self.replaced or self.wrong)
+
+
+def inspect_index(
+    index: str | os.PathLike[str],
+    *,
+    store: object | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    options: Options | None = None,
+) -> IndexDescription:
+    """Return what an index covers, and what it consists of.
+
+    Parameters
+    ----------
+    index : str or PathLike
+        The directory of the index.
+    store, storage_options, options
+        As of `accel.build_index`.
+
+    Returns
+    -------
+    IndexDescription
+
+    Raises
+    ------
+    StoreError, IndexFormatError
+        As `accel.refresh_index` does.
+    """
+    options = check_options(options)
+    connector = Connector(storage_options=storage_options, store=store, options=options)
+    home = home_at(index, connector, in_store=store is not None)
+    del store, storage_options
+    return io_loop.run(_inspect(home, options))
+
+
+async def _inspect(home: ObjectHome, options: Options) -> IndexDescription:
+    metrics = Metrics()
+    snapshot, _ = await home.read_head(metrics)
+    head = snapshot.head
+    rows = size = 0
+    for tables in snapshot.tables:
+        reader = home.reader(cache=None, options=options, metrics=metrics)
+        live = tables.live().tolist()
+        files = await reader.read_columns(tables, Table.FILES, ["size", "num_rows"])
+        for is_live, one_size, one_rows in zip(
+            live, files.column(0).to_pylist(), files.column(1).to_pylist(), strict=True
+        ):
+            if is_live:
+                size, rows = size + one_size, rows + one_rows
+    segments = tuple(
+        SegmentDescription(
+            id=segment.id,
+            files=segment.num_live,
+            dropped=len(segment.dropped),
+            nbytes=sum(one.size for one in segment.objects.values()),
+            inline=all(one.content is not None for one in segment.objects.values()),
+        )
+        for segment in head.segments
+    )
+    return IndexDescription(
+        index=str(home),
+        base=home.base_url(head),
+        generation=head.generation,
+        files=head.num_files,
+        rows=rows,
+        data_nbytes=size,
+        nbytes=sum(one.nbytes for one in segments),
+        columns=head.columns,
+        indexes=head.indexes,
+        retired=len(head.retired),
+        segments=segments,
+    )
+
+
+def verify_index(
+    index: str | os.PathLike[str],
+    *,
+    store: object | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    options: Options | None = None,
+) -> IndexDifferences:
+    """Compare an index with the files: the list of them, and, for each file, all that the index says of it.
+
+    It opens every file.
+
+    Parameters
+    ----------
+    index : str or PathLike
+        The directory of the index.
+    store, storage_options, options
+        As of `accel.build_index`.
+
+    Returns
+    -------
+    IndexDifferences
+
+    Raises
+    ------
+    StoreError, IndexFormatError
+        As `accel.refresh_index` does.
+    """
+    options = check_options(options)
+    connector = Connector(storage_options=storage_options, store=store, options=options)
+    home = home_at(index, connector, in_store=store is not None)
+    del store, storage_options
+    builder = CatalogBuilder(home, connector.client, options=options)
+    return io_loop.run(_verify(home, builder, options))
+
+
+async def _verify(home: ObjectHome, builder: CatalogBuilder, options: Options) -> IndexDifferences:
+    metrics = Metrics()
+    snapshot, _ = await home.read_head(metrics)
+    current, _ = await builder.list_files(snapshot.head)
+    seen: set[str] = set()
+    gone: list[str] = []
+    replaced: list[str] = []
+    wrong: dict[str, str] = {}
+    checked = 0
+    for tables in snapshot.tables:
+        reader = home.reader(cache=None, options=options, metrics=metrics)
+        directory = await reader.load_directory(tables)
+        files = await reader.whole_table(tables, Table.FILES)
+        bounds = await reader.whole_table(tables, Table.BOUNDS)
+        live = tables.live().tolist()
+        for ordinal, path in enumerate(directory.paths):
+            if not live[ordinal]:
+                continue
+            seen.add(path)
+            file = current.get(path)
+            if file is None:
+                gone.append(path)
+                continue
+            if (file.etag, file.size) != (directory.etags[ordinal], directory.sizes[ordinal]):
+                replaced.append(path)
+                continue
+            checked += 1
+            handle = await builder.open(file)
+            if isinstance(handle, AccelError):
+                wrong[path] = str(handle)
+                continue
+            rows, expected = FilesTable(), BoundsTable(_columns(snapshot.head))
+            rows.add(path, handle)
+            expected.add(ordinal, handle)
+            if rows.finish() != files.slice(ordinal, 1).combine_chunks():
+                wrong[path] = "the index has other metadata of it"
+            elif expected.finish() != bounds.filter(_are(bounds, ordinal)).combine_chunks():
+                wrong[path] = "the index has other bounds of it"
+    return IndexDifferences(
+        index=str(home),
+        checked=checked,
+        missing=tuple(sorted(current.keys() - seen)),
+        gone=tuple(gone),
+        replaced=tuple(replaced),
+        wrong=wrong,
+    )
+
+
+def _columns(head: CatalogHead) -> frozenset[str] | None:
+    return None if head.columns is None else frozenset(head.columns)
+
+
+def _are(bounds: Any, ordinal: int) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.equal(bounds.column("file"), ordinal)

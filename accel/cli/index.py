@@ -1,0 +1,180 @@
+"""`accel index`: an index outside the files, built, kept and looked at."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from accel.catalog.building import IndexReport
+    from accel.catalog.inspecting import IndexDescription, IndexDifferences
+
+__all__ = ["add_index", "run_index"]
+
+_DAY = 24.0
+
+
+def add_index(commands: Any) -> None:
+    """Tell the parser about it."""
+    parser = commands.add_parser(
+        "index",
+        help="build and keep an index outside the files",
+        description="Build and keep an index of a directory of Parquet files: it rules files out before they are opened, "
+        "and has the metadata of the others.",
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    build = _add_verb(verbs, "build", "build an index, or bring it up to date", "DIRECTORY")
+    build.add_argument("--to", metavar="INDEX", help="its directory; by default _accel/ in DIRECTORY")
+    build.add_argument(
+        "--columns", "-c", action="append", metavar="A,B", help="the columns that have bounds; by default all"
+    )
+    _add_verb(verbs, "refresh", "read the files that are new, drop those that are gone", "INDEX")
+    _add_verb(verbs, "compact", "merge the parts of an index into one", "INDEX")
+    vacuum = _add_verb(verbs, "vacuum", "remove objects that are of no use any more", "INDEX")
+    vacuum.add_argument(
+        "--grace",
+        type=float,
+        default=_DAY,
+        metavar="HOURS",
+        help="how long an object stays that a scan may still read (%(default)s)",
+    )
+    _add_verb(verbs, "inspect", "print what an index covers, and how large it is", "INDEX")
+    _add_verb(verbs, "verify", "compare an index with the files; 1 where they differ", "INDEX")
+
+
+def _add_verb(verbs: Any, name: str, text: str, target: str) -> argparse.ArgumentParser:
+    from accel.cli.arguments import add_message_options, add_setting_options, add_store_options
+
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        name, help=text, description=f"{text[0].upper()}{text[1:]}."
+    )
+    parser.add_argument("target", metavar=target, help="a URL or path")
+    parser.add_argument("--json", action="store_true", help="print what was done as JSON")
+    add_setting_options(parser)
+    add_store_options(parser)
+    add_message_options(parser)
+    return parser
+
+
+def run_index(given: argparse.Namespace) -> int:
+    """Run the command; the exit status is 1 where `verify` finds a difference.
+
+    Raises what the verbs do.
+    """
+    from accel.cli.arguments import accel_options, column_list, storage_options
+
+    keywords: dict[str, Any] = {"storage_options": storage_options(given), "options": accel_options(given)}
+    if given.verb in ("inspect", "verify"):
+        from accel.catalog import inspecting
+
+        if given.verb == "inspect":
+            _show(given, inspecting.inspect_index(given.target, **keywords), _print_description)
+            return 0
+        differences = inspecting.verify_index(given.target, **keywords)
+        _show(given, differences, _print_differences)
+        return 0 if differences.is_empty else 1
+    from accel.catalog import verbs
+
+    if given.verb == "compact":
+        report = verbs.compact_index(given.target, **keywords)
+    elif given.verb == "vacuum":
+        report = verbs.vacuum_index(given.target, grace=3600 * given.grace, **keywords)
+    else:
+        with _progress() as progress:
+            if given.verb == "build":
+                report = verbs.build_index(
+                    given.target,
+                    to=given.to,
+                    columns=column_list(given.columns),
+                    progress=progress,
+                    **keywords,
+                )
+            else:
+                report = verbs.refresh_index(given.target, progress=progress, **keywords)
+    _show(given, report, _print_report)
+    return 0
+
+
+def _show(given: argparse.Namespace, found: Any, print_it: Callable[[Any], None]) -> None:
+    if given.json:
+        from accel.cli.output import print_json
+
+        print_json(dataclasses.asdict(found))
+    else:
+        print_it(found)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on standard error, for as long as that is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("reading files"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=8) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=max(1, total))
+
+
+def _print_report(report: IndexReport) -> None:
+    from accel.cli.output import say
+    from accel.cli.terminal import byte_count
+    from accel.cli.values import safe_text
+
+    changes = f"{report.added:,} added, {report.removed:,} removed, {report.unchanged:,} as before"
+    print(
+        f"{safe_text(report.index)}: {report.files:,} files ({changes}) in {report.segments:,} segments, "
+        f"{byte_count(report.nbytes)}, {report.requests:,} requests, {report.seconds:.2f} s"
+    )
+    if report.deleted:
+        print(f"{len(report.deleted):,} objects removed")
+    for path, reason in report.skipped.items():
+        say(f"warning: {safe_text(path)} is not in the index: {safe_text(reason)}")
+
+
+def _print_description(found: IndexDescription) -> None:
+    from accel.cli.terminal import byte_count, console_for, print_table
+    from accel.cli.values import safe_text
+
+    share = f", {found.nbytes / found.data_nbytes:.2%} of their size" if found.data_nbytes else ""
+    print(
+        f"{safe_text(found.index)}: {found.files:,} files of {byte_count(found.data_nbytes)} and {found.rows:,} rows below "
+        f"{safe_text(found.base)}; {byte_count(found.nbytes)}{share}, {found.generation:,} commits"
+    )
+    covered = "all columns" if found.columns is None else safe_text(", ".join(found.columns))
+    print(f"bounds of {covered}; {found.retired:,} objects to be removed by vacuum")
+    rows = [
+        (one.id, f"{one.files:,}", f"{one.dropped:,}", f"{one.nbytes:,}", "yes" if one.inline else "no")
+        for one in found.segments
+    ]
+    header = ("segment", "files", "dropped", "bytes", "in the head")
+    print_table(console_for(sys.stdout), header, rows, numeric=(False, True, True, True, False))
+
+
+def _print_differences(found: IndexDifferences) -> None:
+    from accel.cli.values import safe_text
+
+    if found.is_empty:
+        print(f"{safe_text(found.index)}: as the files are, {found.checked:,} compared")
+        return
+    for what, paths in (
+        ("is not in the index", found.missing),
+        ("is gone", found.gone),
+        ("was replaced", found.replaced),
+    ):
+        for path in paths:
+            print(f"{safe_text(path)} {what}")
+    for path, reason in found.wrong.items():
+        print(f"{safe_text(path)}: {safe_text(reason)}")
