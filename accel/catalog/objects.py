@@ -153,7 +153,7 @@ class ObjectHome:
         try:
             head = CatalogHead.decode(data)
         except IndexFormatError as error:
-            raise error.of(f"{self}/{HEAD_NAME}") from None
+            raise error.of(f"{self}{HEAD_NAME}") from None
         return CatalogSnapshot.of(head, etag=payload.etag, head_bytes=size, checked_at=now), trips
 
     def reweigh(self, cache: Cache | None, snapshot: CatalogSnapshot) -> None:

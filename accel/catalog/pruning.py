@@ -143,7 +143,13 @@ class CatalogPruner:
             *(await self._with_facts(left[1:], {at - 1: p for at, p in left_places.items()}, reader)),
         ]
         self.home.reweigh(self.cache, snapshot)
-        return replace(block, files=tuple(left), round_trips=block.round_trips + reader.round_trips)
+        trips = reader.round_trips
+        return replace(
+            block,
+            files=tuple(left),
+            round_trips=block.round_trips + trips,
+            catalog_trips=block.catalog_trips + trips,
+        )
 
     async def _match(
         self, block: FileBlock, snapshot: CatalogSnapshot, reader: SegmentReader

@@ -60,7 +60,7 @@ class IndexBesideFiles:
         if loaded is None:
             return block
         snapshot, trips = loaded
-        block = replace(block, round_trips=block.round_trips + trips)
+        block = replace(block, round_trips=block.round_trips + trips, catalog_trips=trips)
         return await pruner.prune(block, snapshot, pruner.reader(request), request)
 
     def _home(self) -> ObjectHome:

@@ -64,7 +64,9 @@ class CatalogSource(FileSource):
             snapshot, trips = await pruner.home.load(pruner.cache, request.reader.metrics)
             for tables in snapshot.tables:
                 await reader.load_directory(tables)
-            block = replace(await self._listed_by(snapshot, request), round_trips=trips, listed=False)
+            block = replace(
+                await self._listed_by(snapshot, request), round_trips=trips, catalog_trips=trips, listed=False
+            )
             yield await pruner.prune(block, snapshot, reader, request)
             return
         try:
@@ -78,7 +80,8 @@ class CatalogSource(FileSource):
         loaded = loading.result()
         if loaded is not None:
             snapshot, trips = loaded
-            block = replace(block, round_trips=max(block.round_trips, trips))
+            more = max(0, trips - block.round_trips)
+            block = replace(block, round_trips=block.round_trips + more, catalog_trips=more)
             block = await pruner.prune(block, snapshot, reader, request)
         yield block
 

@@ -86,6 +86,8 @@ class FileBlock:
     """The same in all blocks of a source."""
     round_trips: int
     """Dependent requests that finding the files took; 0 for files that are named."""
+    catalog_trips: int = 0
+    """Those of `round_trips` that an index outside the files took, beyond the listing."""
     more: bool = False
     """Whether another block follows."""
     listed: bool = True

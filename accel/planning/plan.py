@@ -175,6 +175,8 @@ class Explain:
     columns: Sequence[str]
     files: tuple[int, int]
     """Kept, and of how many; the same of all levels below."""
+    catalog: tuple[int, int] | None = None
+    """Files that an index outside the files told of in their current version, and that it left; None where there is none."""
     row_groups: tuple[int, int]
     """Remaining and all row groups of the files that were opened."""
     pages: tuple[int, int]
@@ -185,7 +187,7 @@ class Explain:
     rows_from_metadata: int = 0
     """Rows that an aggregate takes in without anything of them being read."""
     levels: tuple[RequestLevel, ...]
-    """The steps in their order: "listing", "metadata", "indexes", "data"."""
+    """The steps in their order: "listing", "catalog" where there is one, "metadata", "indexes", "data"."""
     notes: tuple[str, ...] = ()
     """What the prediction depends on, and what an estimate decided."""
     analyzed: Mapping[str, object] | None = None
@@ -213,6 +215,7 @@ class Explain:
             lines.append(f"  where    {self.where}")
         lines.append("pruning    kept of total")
         for name, (remaining, total) in (
+            *(() if self.catalog is None else (("catalog", self.catalog),)),
             ("files", self.files),
             ("row groups", self.row_groups),
             ("pages", self.pages),

@@ -27,6 +27,10 @@ _EARLY = (
     "the source was listed before: a scan reads what it held then while it is listed anew, one round trip less, "
     "and reads again what it holds now where that differs"
 )
+_STALE = (
+    "{:,} files are read as if there were no index: it does not know them, or knows them in another version"
+)
+_CATALOG = (Kind.CATALOG,)
 _LISTING = (Kind.LISTING, Kind.HEAD)
 _METADATA = (Kind.TAIL, Kind.FOOTER, Kind.REVALIDATE)
 # Planning reads no data: the dictionaries that it asks for say which row groups have a value.
@@ -48,12 +52,16 @@ def explain_plans(
     source alive. With `forgets` no cache keeps the footers, so a run reads them again.
     """
     metrics, counts, reader = resolved.reader.metrics, resolved.counts, resolved.reader
+    known = metrics.catalog
+    used = bool(known.total or metrics.catalog_stale)
     measured = (
-        _level("listing", metrics, _LISTING, block.round_trips),
+        _level("listing", metrics, _LISTING, block.round_trips - block.catalog_trips),
+        *((_level("catalog", metrics, _CATALOG, block.catalog_trips),) if used else ()),
         _level("metadata", metrics, _METADATA, counts.opening_trips),
         _level("indexes", metrics, _INDEXES, counts.index_trips),
     )
-    files, limit = (counts.files_kept, resolved.num_files), resolved.spec.limit
+    files, limit = (counts.files_kept, resolved.num_files + known.total - known.kept), resolved.spec.limit
+    answered, stale = ((known.kept, known.total) if used else None), metrics.catalog_stale
     early = resolved.expects
 
     def explain() -> Explain:
@@ -70,6 +78,7 @@ def explain_plans(
             where=None if question.where is None else _sql(question.where),
             columns=tuple(question.output.names),
             files=files,
+            catalog=answered,
             row_groups=_sums(plans, "row_groups_kept", "row_groups"),
             pages=_sums(plans, "pages_kept", "pages"),
             rows=_sums(plans, "rows_kept", "rows"),
@@ -77,6 +86,7 @@ def explain_plans(
             levels=(*measured, predicted),
             notes=(
                 *((_EARLY,) if early else ()),
+                *((_STALE.format(stale),) if stale else ()),
                 *(_with_footers(reader, plans, data, limit) if forgets else ()),
                 *_notes(reader, plans, data, limit),
             ),
