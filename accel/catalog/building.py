@@ -10,7 +10,7 @@ import asyncio
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -19,14 +19,15 @@ import numpy as np
 import pyarrow as pa
 
 from accel.cache.cache import Cache
-from accel.catalog.describing import BoundsTable, FilesTable
+from accel.catalog.describing import BoundsTable, FilesTable, path_of_text
 from accel.catalog.head import CatalogHead, Retired, Segment, Table
+from accel.catalog.keys import KEYS, KeysTable, keys_table_name
 from accel.catalog.objects import ObjectHome
-from accel.catalog.segments import CatalogSnapshot, SegmentReader
+from accel.catalog.segments import CatalogSnapshot, SegmentReader, read_file
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.options import MIB, Options
-from accel.planning.file_entry import FileEntry
+from accel.planning.file_entry import FileEntry, FileFacts
 from accel.planning.handle import FileHandle
 from accel.ranges import Kind, ReadKey, Want
 from accel.reader.reader import Reader
@@ -150,7 +151,7 @@ class CatalogBuilder:
         for start in range(0, len(new), _SEGMENT_FILES):
             paths = new[start : start + _SEGMENT_FILES]
             change, failed = await self._describe(
-                [(path, current[path]) for path in paths], snapshot.head.columns, done=done, total=len(new)
+                [(path, current[path]) for path in paths], snapshot.head, done=done, total=len(new)
             )
             done += len(paths)
             skipped |= failed
@@ -253,17 +254,19 @@ class CatalogBuilder:
     async def _describe(
         self,
         files: Sequence[tuple[str, FileEntry]],
-        columns: Sequence[str] | None,
+        head: CatalogHead,
         *,
         done: int,
         total: int,
     ) -> tuple[_Change | None, dict[str, str]]:
         """Write a segment about some files; returns the change that adds it, and why files are not in it."""
-        rows, bounds = FilesTable(), BoundsTable(None if columns is None else frozenset(columns))
+        rows, bounds = FilesTable(), BoundsTable(None if head.columns is None else frozenset(head.columns))
+        keys = {name: KeysTable(path_of_text(name)) for name, kind in head.indexes.items() if kind == KEYS}
         listed: dict[str, tuple[int, str]] = {}
         failed: dict[str, str] = {}
 
-        def add(opened: Sequence[tuple[str, FileHandle | AccelError]]) -> None:
+        def add(opened: Sequence[tuple[str, FileHandle | AccelError]]) -> list[tuple[int, FileHandle]]:
+            added = []
             for path, found in opened:
                 if isinstance(found, AccelError):
                     failed[path] = str(found)
@@ -271,17 +274,71 @@ class CatalogBuilder:
                 listed[path] = len(rows), found.etag or ""
                 bounds.add(len(rows), found)
                 rows.add(path, found)
+                added.append((len(rows) - 1, found))
+            return added
 
+        entries = dict(files)
         async for opened in self._open_blocks(files):
-            await WORK.run(add, opened)
+            added = await WORK.run(add, opened)
+            if keys:
+                paths = list(listed)
+                await self._add_keys(keys, [(at, entries[paths[at]], handle) for at, handle in added])
             done += len(opened)
             if self._progress is not None:
                 self._progress(done, total)
         if not len(rows):
             return None, failed
         tables = {Table.FILES: await WORK.run(rows.finish), Table.BOUNDS: await WORK.run(bounds.finish)}
-        segment = await self._home.put_segment(tables, num_files=len(rows))
+        uncovered = {}
+        for name, table in keys.items():
+            finished = await WORK.run(table.finish)
+            if finished is not None:
+                tables[keys_table_name(name)] = finished
+                uncovered[keys_table_name(name)] = frozenset(table.uncovered)
+        segment = await self._home.put_segment(tables, num_files=len(rows), uncovered=uncovered)
         return _Change(added=segment, listed=listed), failed
+
+    async def _add_keys(
+        self, keys: Mapping[str, KeysTable], files: Sequence[tuple[int, FileEntry, FileHandle]]
+    ) -> None:
+        """Read the values of the columns that have a table of keys, one file after the other."""
+        for ordinal, file, handle in files:
+            for table in keys.values():
+                values = None
+                if table.accepts(handle):
+                    values = await self._values(file, handle, table.path)
+                if values is None:
+                    table.uncovered.add(ordinal)
+                else:
+                    await WORK.run(table.add, ordinal, handle, values)
+
+    async def _values(
+        self, file: FileEntry, handle: FileHandle, path: tuple[str, ...]
+    ) -> pa.ChunkedArray | None:
+        """All values of a column of a file, in order; None where the file cannot be read."""
+        facts = FileFacts(size=handle.size, etag=handle.etag, handle=handle, round_trips=0)
+        entry = replace(file, facts=facts)
+        try:
+            table = await read_file(
+                entry,
+                self._client_for,
+                columns=[path[0]],
+                cache=None,
+                options=self._options,
+                metrics=self._metrics,
+            )
+        except StoreError as error:
+            if isinstance(error, ObjectChangedError | ObjectNotFoundError):
+                return None
+            raise
+        except AccelError:
+            return None
+        column = table.column(0)
+        for name in path[1:]:
+            column = pa.chunked_array([_field_of(chunk, name) for chunk in column.chunks])
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        return column
 
     async def _open_blocks(
         self, files: Sequence[tuple[str, FileEntry]]
@@ -427,7 +484,10 @@ class CatalogBuilder:
 
     async def _merged(self, snapshot: CatalogSnapshot) -> Segment | None:
         files, bounds = [], []
+        keys: dict[str, list[pa.Table]] = {}
+        uncovered: dict[str, set[int]] = {}
         offset = 0
+        names = {keys_table_name(name) for name, kind in snapshot.head.indexes.items() if kind == KEYS}
         for tables in snapshot.tables:
             reader = self._tables_reader()
             all_files = await reader.whole_table(tables, Table.FILES)
@@ -436,11 +496,28 @@ class CatalogBuilder:
             places = np.cumsum(live) - 1 + offset
             files.append(all_files.filter(pa.array(live)))
             bounds.append(_renumbered(all_bounds, live, places))
+            for name in names:
+                missing = tables.segment.uncovered.get(name, frozenset())
+                if name in tables.segment.objects:
+                    found = await reader.whole_table(tables, name)
+                    keys.setdefault(name, []).append(_renumbered(found, live, places))
+                else:
+                    missing = frozenset(range(tables.segment.num_files))
+                uncovered.setdefault(name, set()).update(int(places[at]) for at in missing if live[at])
             offset += int(live.sum())
         if not offset:
             return None
-        merged = await WORK.run(_sorted_tables, pa.concat_tables(files), pa.concat_tables(bounds))
-        return await self._home.put_segment(merged, num_files=offset)
+        merged, left_out = await WORK.run(
+            _sorted_tables, pa.concat_tables(files), pa.concat_tables(bounds), keys, uncovered
+        )
+        return await self._home.put_segment(merged, num_files=offset, uncovered=left_out)
+
+
+def _field_of(array: pa.Array, name: str) -> pa.Array:
+    """A field of structs, null where the struct is."""
+    import pyarrow.compute as pc
+
+    return pc.struct_field(array, name)
 
 
 def _keep_tables(after: CatalogSnapshot, before: CatalogSnapshot) -> None:
@@ -472,19 +549,41 @@ def _renumbered(bounds: pa.Table, live: object, places: Int64s) -> pa.Table:
     return table.set_column(at, table.schema.field(at), numbers)
 
 
-def _sorted_tables(files: pa.Table, bounds: pa.Table) -> dict[str, pa.Table]:
-    """Both tables in their orders, files numbered by path."""
-    import pyarrow.compute as pc
-
-    order = pc.sort_indices(files, sort_keys=[("path", "ascending")])
+def _sorted_tables(
+    files: pa.Table,
+    bounds: pa.Table,
+    keys: Mapping[str, Sequence[pa.Table]],
+    uncovered: Mapping[str, Collection[int]],
+) -> tuple[dict[str, pa.Table], dict[str, frozenset[int]]]:
+    """The tables of several segments in their orders, files numbered by path, and the files that tables do not cover."""
+    order = _sort_places(files, ["path"])
     places = np.empty(len(order), np.int64)
     places[order.to_numpy()] = np.arange(len(order))
-    bounds = _renumbered(bounds, np.ones(len(order), bool), places)
-    keys = [(name, "ascending") for name in ("column", "row_group", "lower", "file")]
-    return {
+    everything = np.ones(len(order), bool)
+    bounds = _renumbered(bounds, everything, places)
+    out = {
         Table.FILES: files.take(order),
-        Table.BOUNDS: bounds.take(pc.sort_indices(bounds, sort_keys=keys)),
+        Table.BOUNDS: bounds.take(_sort_places(bounds, ["column", "row_group", "lower", "file"])),
     }
+    left_out: dict[str, frozenset[int]] = {}
+    for name, tables in keys.items():
+        missing = {int(places[at]) for at in uncovered.get(name, ())}
+        # Segments may differ in the type of the column; the type of the first counts.
+        kind = tables[0].schema
+        alike = [table for table in tables if table.schema.equals(kind)]
+        for table in tables:
+            if not table.schema.equals(kind):
+                missing |= {int(places[at]) for at in table.column("file").unique().to_pylist()}
+        whole = _renumbered(pa.concat_tables(alike), everything, places)
+        out[name] = whole.take(_sort_places(whole, ["value", "file", "row_group", "first_row"]))
+        left_out[name] = frozenset(missing)
+    return out, left_out
+
+
+def _sort_places(table: pa.Table, columns: Sequence[str]) -> pa.Array:
+    import pyarrow.compute as pc
+
+    return pc.sort_indices(table, sort_keys=[(name, "ascending") for name in columns])
 
 
 def _made(name: str) -> float:

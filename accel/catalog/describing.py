@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ __all__ = [
     "FilesTable",
     "column_text",
     "leaf_columns",
+    "path_of_text",
 ]
 
 WHOLE_FILE: Final = -1
@@ -72,6 +74,12 @@ def column_text(path: Sequence[str]) -> str:
     """Return the name of a column in the table `bounds`: the names of its path, with dots between them, quoted where a name
     holds a dot or a quotation mark."""
     return ".".join(_quoted(name) for name in path)
+
+
+def path_of_text(text: str) -> tuple[str, ...]:
+    """Return the path that `column_text` made the name of."""
+    names = re.findall(r'"(?:[^"]|"")*"|[^."]+', text)
+    return tuple(n[1:-1].replace('""', '"') if n.startswith('"') else n for n in names)
 
 
 def _quoted(name: str) -> str:

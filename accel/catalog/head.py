@@ -92,6 +92,8 @@ class Segment:
     """By table."""
     dropped: frozenset[int] = frozenset()
     """The ordinals of files that were removed or replaced since."""
+    uncovered: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """By table, the ordinals of files of which it says nothing."""
 
     @property
     def num_live(self) -> int:
@@ -135,8 +137,6 @@ class CatalogHead:
 
     def encode(self) -> bytes:
         """Return the bytes of the head."""
-        from pyroaring import BitMap
-
         rows: dict[str, list[Any]] = {name: [] for name in HEAD_SCHEMA.names}
         for segment in self.segments:
             for table, one in sorted(segment.objects.items()):
@@ -161,7 +161,10 @@ class CatalogHead:
                 {
                     "id": segment.id,
                     "files": segment.num_files,
-                    "dropped": BitMap(segment.dropped).serialize().hex() if segment.dropped else None,
+                    "dropped": _to_hex(segment.dropped),
+                    "uncovered": {
+                        table: _to_hex(files) for table, files in segment.uncovered.items() if files
+                    },
                 }
                 for segment in self.segments
             ],
@@ -233,15 +236,29 @@ class CatalogHead:
 
 
 def _segment(described: Mapping[str, Any], objects: Mapping[str, Mapping[str, SegmentObject]]) -> Segment:
-    dropped: frozenset[int] = frozenset()
-    if described["dropped"] is not None:
-        from pyroaring import BitMap
-
-        dropped = frozenset(BitMap.deserialize(bytes.fromhex(described["dropped"])))
+    dropped = _from_hex(described["dropped"])
+    uncovered = {str(table): _from_hex(files) for table, files in described["uncovered"].items()}
     num_files, tables = int(described["files"]), objects[described["id"]]
-    if tables[Table.FILES].num_rows != num_files or any(at >= num_files for at in dropped):
+    named = {*dropped, *(at for files in uncovered.values() for at in files)}
+    if tables[Table.FILES].num_rows != num_files or any(at >= num_files for at in named):
         raise IndexFormatError("the head of the catalog contradicts itself about the files of a segment")
-    return Segment(id=str(described["id"]), num_files=num_files, objects=tables, dropped=dropped)
+    return Segment(
+        id=str(described["id"]), num_files=num_files, objects=tables, dropped=dropped, uncovered=uncovered
+    )
+
+
+def _to_hex(files: frozenset[int]) -> str | None:
+    from pyroaring import BitMap
+
+    return BitMap(files).serialize().hex() if files else None
+
+
+def _from_hex(text: str | None) -> frozenset[int]:
+    if text is None:
+        return frozenset()
+    from pyroaring import BitMap
+
+    return frozenset(BitMap.deserialize(bytes.fromhex(text)))
 
 
 def _checked_name(name: str) -> str:

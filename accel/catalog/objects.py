@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -188,16 +188,24 @@ class ObjectHome:
             self._client, self._head, parts=_parts(data), size=len(data), if_match=instead_of.etag
         )
 
-    async def put_segment(self, tables: dict[str, pa.Table], *, num_files: int) -> Segment:
+    async def put_segment(
+        self,
+        tables: dict[str, pa.Table],
+        *,
+        num_files: int,
+        uncovered: Mapping[str, frozenset[int]] | None = None,
+    ) -> Segment:
         """Write the tables of a segment as objects that nothing names yet."""
         if not isinstance(self._client.store, Writer):
             raise StoreError("this store cannot be written to", path=str(self))
         objects = {name: await self._put_table(name, table) for name, table in tables.items()}
-        return Segment(id=secrets.token_hex(8), num_files=num_files, objects=objects)
+        return Segment(
+            id=secrets.token_hex(8), num_files=num_files, objects=objects, uncovered=uncovered or {}
+        )
 
     async def _put_table(self, name: str, table: pa.Table) -> SegmentObject:
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        object_name = f"{name}-{stamp}-{secrets.token_hex(8)}.parquet"
+        object_name = f"{name.partition(' ')[0]}-{stamp}-{secrets.token_hex(8)}.parquet"
         data = await WORK.run(_parquet_of, name, table)
         path = self._directory + object_name
         await put_object(self._client, path, parts=_parts(data), size=len(data))

@@ -8,20 +8,23 @@ and never a row.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from accel.cache.cache import Cache
 from accel.catalog.describing import column_text
+from accel.catalog.keys import KeyConditions, KeyHits
 from accel.catalog.objects import ObjectHome
 from accel.catalog.segments import CatalogSnapshot, SegmentReader, SegmentTables
 from accel.errors import AccelError, IndexFormatError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.planning.file_entry import FileBlock, FileEntry, FileFacts
 from accel.planning.projection import settle_schemas
+from accel.planning.selection import RowSelection
 from accel.scanning.file_source import SourceRequest
 from accel.store.fetch import same_etag
 from accel.store.range_store import ObjectEntry
@@ -39,6 +42,16 @@ class _Place:
 
     tables: SegmentTables
     ordinal: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Verdict:
+    """What may match in one segment."""
+
+    may_match: Bools
+    """Whether each file may."""
+    rows: Mapping[int, Mapping[int, RowSelection]]
+    """Of some files, the only rows that may, by row group."""
 
 
 class CatalogPruner:
@@ -118,7 +131,7 @@ class CatalogPruner:
         metrics.add("catalog_stale", len(block.files) - len(places))
         first = block.files[0]
         if 0 in places:
-            (first,) = await self._with_facts([first], {0: places[0]}, reader)
+            (first,) = await self._with_facts([first], {0: places[0]}, reader, None)
         verdicts = await self._verdicts(first, block, snapshot, reader, request)
         left: list[FileEntry] = [first]
         left_places: dict[int, _Place] = {}
@@ -129,7 +142,7 @@ class CatalogPruner:
             if (
                 place is not None
                 and verdicts is not None
-                and not verdicts[place.tables.segment.id][place.ordinal]
+                and not verdicts[place.tables.segment.id].may_match[place.ordinal]
             ):
                 continue
             if place is not None:
@@ -140,7 +153,11 @@ class CatalogPruner:
         metrics.files.add(total=dropped, kept=0)
         left = [
             first,
-            *(await self._with_facts(left[1:], {at - 1: p for at, p in left_places.items()}, reader)),
+            *(
+                await self._with_facts(
+                    left[1:], {at - 1: p for at, p in left_places.items()}, reader, verdicts
+                )
+            ),
         ]
         self.home.reweigh(self.cache, snapshot)
         trips = reader.round_trips
@@ -178,8 +195,8 @@ class CatalogPruner:
         snapshot: CatalogSnapshot,
         reader: SegmentReader,
         request: SourceRequest,
-    ) -> Mapping[str, Bools] | None:
-        """Whether each file of each segment may match; None where that cannot be said."""
+    ) -> Mapping[str, _Verdict] | None:
+        """What may match in each segment; None where that cannot be said."""
         where = self._spec.where
         if where is None or self._spec.selection is not None or self._spec.embedded:
             return None
@@ -199,15 +216,29 @@ class CatalogPruner:
             bound = bind(where, data_set)
         except AccelError:
             return None  # the scan itself says what is wrong
+        conditions = KeyConditions(where, data_set, constant=constant)
         names = {column_text(column.path) for column in bound.columns if column.path[0] not in constant}
+        looked_up: list[Callable[[SegmentReader], Coroutine[Any, Any, KeyHits | None]]] = [
+            partial(SegmentReader.look_up, tables=one, conditions=conditions) for one in snapshot.tables
+        ]
+        bounded: list[Callable[[SegmentReader], Coroutine[Any, Any, None]]] = [
+            partial(SegmentReader.load_bounds, tables=one, names=names) for one in snapshot.tables
+        ]
+        found = await reader.side_by_side([*looked_up, *bounded])
         verdicts = {}
-        for tables in snapshot.tables:
-            await reader.load_bounds(tables, names)
-            verdicts[tables.segment.id] = tables.may_match(bound, constant=constant)
+        for tables, hits in zip(snapshot.tables, found, strict=False):
+            may_match = tables.may_match(bound, constant=constant)
+            if hits is not None:
+                may_match &= hits.may_match()
+            verdicts[tables.segment.id] = _Verdict(may_match, {} if hits is None else hits.rows)
         return verdicts
 
     async def _with_facts(
-        self, files: Sequence[FileEntry], places: Mapping[int, _Place], reader: SegmentReader
+        self,
+        files: Sequence[FileEntry],
+        places: Mapping[int, _Place],
+        reader: SegmentReader,
+        verdicts: Mapping[str, _Verdict] | None,
     ) -> list[FileEntry]:
         """The files with the metadata that the catalog has of them."""
         out = list(files)
@@ -221,6 +252,7 @@ class CatalogPruner:
             for at, place in found:
                 file = out[at]
                 if file.size is not None:
-                    facts = FileFacts(size=file.size, etag=file.etag, tail=metadata[place.ordinal])
+                    rows = None if verdicts is None else verdicts[tables.segment.id].rows.get(place.ordinal)
+                    facts = FileFacts(size=file.size, etag=file.etag, tail=metadata[place.ordinal], rows=rows)
                     out[at] = replace(file, facts=facts)
         return out

@@ -5,9 +5,9 @@ What is read stays with the snapshot in the cache: segments never change.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from accel.cache.cache import Cache
 from accel.catalog.bound_bytes import End, decode_bounds
 from accel.catalog.describing import WHOLE_FILE, column_text
 from accel.catalog.head import CatalogHead, Segment, SegmentObject, Table
+from accel.catalog.keys import KEY_PLACES, KeyConditions, KeyHits, keys_table_name, read_hits
 from accel.errors import IndexFormatError, ObjectChangedError, ObjectNotFoundError
 from accel.format.domain import Bounds, Domain
 from accel.metrics import Metrics
@@ -32,12 +33,15 @@ from accel.scanning.file_source import FileSource, SourceRequest
 from accel.scanning.spec import ScanSpec
 from accel.store.client import Client, Connector
 from accel.store.range_store import Payload
+from accel.store.request_errors import foremost
+from accel.store.tasks import Group
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
 
-__all__ = ["CatalogSnapshot", "FileDirectory", "SegmentReader", "SegmentTables"]
+__all__ = ["CatalogSnapshot", "FileDirectory", "SegmentReader", "SegmentTables", "read_file"]
 
+T = TypeVar("T")
 _NO_COLUMNS = pa.schema([])
 
 
@@ -204,6 +208,29 @@ class SegmentReader:
         self.round_trips = 0
         """The dependent waves of requests so far."""
 
+    async def side_by_side(
+        self, works: Sequence[Callable[[SegmentReader], Coroutine[Any, Any, T]]]
+    ) -> list[T]:
+        """Do several things at the same time, each with a reader of its own; the longest counts for the round trips."""
+        readers = [
+            SegmentReader(
+                self._client,
+                self._directory,
+                cache=self._cache,
+                options=self._options,
+                metrics=self._metrics,
+            )
+            for _ in works
+        ]
+        try:
+            async with Group() as group:
+                tasks = [group.create_task(work(reader)) for work, reader in zip(works, readers, strict=True)]
+        except BaseExceptionGroup as failures:
+            failure = foremost(failures)
+            raise failure from None
+        self.round_trips += max((reader.round_trips for reader in readers), default=0)
+        return [task.result() for task in tasks]
+
     async def load_directory(self, tables: SegmentTables) -> FileDirectory:
         """Read which files a segment is about."""
         found = tables.directory
@@ -240,6 +267,21 @@ class SegmentReader:
         table = await self._read(tables.segment, Table.FILES, ["metadata"], rows=rows)
         return dict(zip(files, table.column(0).to_pylist(), strict=True))
 
+    async def look_up(self, tables: SegmentTables, conditions: KeyConditions) -> KeyHits | None:
+        """Look up the keys that a question names; None where the segment has no table for them."""
+        found: KeyHits | None = None
+        for column in conditions.columns:
+            name = keys_table_name(column)
+            one = tables.segment.objects.get(name)
+            condition = None if one is None else conditions.condition(column, _stored_type(one))
+            if condition is None:
+                continue
+            table = await self._read(tables.segment, name, KEY_PLACES, where=condition)
+            uncovered = tables.segment.uncovered.get(name, frozenset())
+            hits = read_hits(table, num_files=tables.segment.num_files, uncovered=uncovered)
+            found = hits if found is None else found.meet(hits)
+        return found
+
     async def read_columns(self, tables: SegmentTables, table: str, columns: Sequence[str]) -> pa.Table:
         """Read all rows of some columns of a table."""
         return await self._read(tables.segment, table, columns)
@@ -248,6 +290,8 @@ class SegmentReader:
         """Read all rows and columns of a table."""
         from accel.catalog.describing import BOUNDS_SCHEMA, FILES_SCHEMA
 
+        if table not in (Table.FILES, Table.BOUNDS):
+            return await self._read(tables.segment, table, ["value", *KEY_PLACES])
         schema = FILES_SCHEMA if table == Table.FILES else BOUNDS_SCHEMA
         found = await self._read(tables.segment, table, schema.names)
         return found.cast(schema)
@@ -275,34 +319,28 @@ class SegmentReader:
         selection = None
         if rows is not None:
             selection = {entry.url: _by_group(rows, one)}
-        spec = ScanSpec(
-            source=entry.url,
-            where=where,
-            columns=tuple(columns),
-            selection=selection,
-            partitioning=None,
-            options=self._options,
-        )
-        engine = Engine(spec, client_for, cache=self._cache, make_source=lambda _: _OneObject(entry))
         metrics = Metrics()
-        running = engine.start(metrics)
-        batches: list[pa.RecordBatch] = []
         try:
-            while (batch := await running.take()) is not None:
-                batches.append(batch)
-            schema = batches[0].schema if batches else await running.schema()
+            found = await read_file(
+                entry,
+                client_for,
+                columns=columns,
+                where=where,
+                selection=selection,
+                cache=self._cache,
+                options=self._options,
+                metrics=metrics,
+            )
         except (ObjectChangedError, ObjectNotFoundError) as error:
             raise IndexFormatError(
                 f"the object {one.name} of the catalog is not there any more, or not as its head says",
                 hint="refresh the index",
             ) from error
         finally:
-            await running.close()
             if one.content is None:
                 self._metrics.absorb(metrics)
                 self.round_trips += metrics.round_trips
-        found = pa.Table.from_batches(batches, schema)
-        if schema.names != list(columns):
+        if found.schema.names != list(columns):
             raise IndexFormatError(f"the table {table} of the catalog lacks columns")
         return found
 
@@ -325,6 +363,18 @@ class SegmentReader:
 
 
 _BOUND_COLUMNS = ("column", "family", "file", "lower", "upper", "null_count", "nan_count", "num_rows")
+
+
+def _stored_type(one: SegmentObject) -> pa.DataType:
+    """The type of the values in a table of keys, as its footer has it."""
+    from accel.decode.arrow import arrow_schema
+    from accel.format.footer import parse_footer, parse_tail
+
+    length = parse_tail(memoryview(one.tail)[-8:]).length
+    metadata = parse_footer(
+        one.tail[-8 - length : -8], file_size=one.size, footer_start=one.size - 8 - length
+    )
+    return arrow_schema(metadata.schema, metadata.key_value).field("value").type
 
 
 def _column_rows(table: pa.Table, num_files: int) -> _ColumnRows:
@@ -371,6 +421,38 @@ def _by_group(rows: RowSelection, one: SegmentObject) -> dict[int, RowSelection]
             out[group] = RowSelection.of([(a - start, b - start) for a, b in inside])
         start += size
     return out
+
+
+async def read_file(
+    entry: FileEntry,
+    client_for: Callable[[str], Client],
+    *,
+    columns: Sequence[str],
+    where: Expr | None = None,
+    selection: Mapping[str, Mapping[int, RowSelection]] | None = None,
+    cache: Cache | None,
+    options: Options,
+    metrics: Metrics,
+) -> pa.Table:
+    """Scan one file whose version is known, on the I/O loop."""
+    spec = ScanSpec(
+        source=entry.url,
+        where=where,
+        columns=tuple(columns),
+        selection=selection,
+        partitioning=None,
+        options=options,
+    )
+    engine = Engine(spec, client_for, cache=cache, make_source=lambda _: _OneObject(entry))
+    running = engine.start(metrics)
+    batches: list[pa.RecordBatch] = []
+    try:
+        while (batch := await running.take()) is not None:
+            batches.append(batch)
+        schema = batches[0].schema if batches else await running.schema()
+    finally:
+        await running.close()
+    return pa.Table.from_batches(batches, schema)
 
 
 class _OneObject(FileSource):

@@ -9,6 +9,7 @@ from typing import Any
 from accel.catalog.building import CatalogBuilder, IndexReport, Progress
 from accel.catalog.describing import column_text
 from accel.catalog.head import CatalogHead
+from accel.catalog.keys import KEYS
 from accel.catalog.objects import ObjectHome
 from accel.catalog.published import INDEX_NAME
 from accel.errors import StoreError
@@ -50,6 +51,7 @@ def build_index(
     *,
     to: Path | None = None,
     columns: Sequence[str] | None = None,
+    indexes: Mapping[str, str] | None = None,
     progress: Progress | None = None,
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -70,6 +72,9 @@ def build_index(
         that directory.
     columns : sequence of str, optional
         The columns, or dotted paths into structs, that have bounds; None for all. An index that exists keeps its own.
+    indexes : mapping, optional
+        Kinds of index by column: "keys" tells for each value of the column which rows may hold it. It is for columns of many
+        values in no order, and answers `=` and `IN`. All values of the column are read for it.
     progress : callable, optional
         Called with the number of files done and the number of files to do.
     store : obstore store or RangeStore, optional
@@ -97,7 +102,7 @@ def build_index(
     """
     work = _Verb(store, storage_options, options, progress)
     del store, storage_options
-    return io_loop.run(work.build(source, to, columns))
+    return io_loop.run(work.build(source, to, columns, indexes))
 
 
 async def build_index_async(
@@ -105,6 +110,7 @@ async def build_index_async(
     *,
     to: Path | None = None,
     columns: Sequence[str] | None = None,
+    indexes: Mapping[str, str] | None = None,
     progress: Progress | None = None,
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -113,7 +119,7 @@ async def build_index_async(
     """`build_index`, awaited."""
     work = _Verb(store, storage_options, options, progress)
     del store, storage_options
-    return await io_loop.bridge(work.build(source, to, columns))
+    return await io_loop.bridge(work.build(source, to, columns, indexes))
 
 
 def refresh_index(
@@ -258,6 +264,10 @@ async def vacuum_index_async(
     return await io_loop.bridge(work.vacuum(index, grace))
 
 
+def _column(name: str) -> str:
+    return column_text(column_named(name).path)
+
+
 class _Verb:
     """One call, with the means to carry it out. On the I/O loop, but for its making."""
 
@@ -277,7 +287,17 @@ class _Verb:
         home = home_at(index, self._connector, in_store=self._in_store)
         return CatalogBuilder(home, self._connector.client, options=self._options, progress=self._progress)
 
-    async def build(self, source: Path, to: Path | None, columns: Sequence[str] | None) -> IndexReport:
+    async def build(
+        self,
+        source: Path,
+        to: Path | None,
+        columns: Sequence[str] | None,
+        indexes: Mapping[str, str] | None,
+    ) -> IndexReport:
+        kinds = {_column(name): kind for name, kind in (indexes or {}).items()}
+        unknown = sorted({str(kind) for kind in kinds.values()} - {KEYS})
+        if unknown:
+            raise ValueError(f"there is no index of kind {unknown[0]!r} outside the files: there is {KEYS!r}")
         directory = _directory(source, in_store=self._in_store)
         beside = to is None
         index = f"{os.fspath(source).rstrip('/')}/{INDEX_NAME}" if to is None else to
@@ -285,9 +305,8 @@ class _Verb:
             raise StoreError("the index and the files cannot share a directory", path=str(directory))
         head = CatalogHead(
             base="." if beside else directory.url,
-            columns=None
-            if columns is None
-            else tuple(column_text(column_named(name).path) for name in columns),
+            columns=None if columns is None else tuple(map(_column, columns)),
+            indexes=kinds,
         )
         return await self._builder(index).refresh(make=head)
 
