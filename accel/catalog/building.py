@@ -21,7 +21,14 @@ import pyarrow as pa
 from accel.cache.cache import Cache
 from accel.catalog.describing import BoundsTable, FilesTable, path_of_text
 from accel.catalog.head import CatalogHead, Retired, Segment, Table
-from accel.catalog.keys import KEYS, KeysTable, keys_table_name
+from accel.catalog.keys import (
+    KEY_COLUMNS,
+    KEYS,
+    KeysTable,
+    files_of_keys,
+    keys_table_name,
+    renumbered_keys,
+)
 from accel.catalog.objects import ObjectHome
 from accel.catalog.segments import CatalogSnapshot, SegmentReader, read_file
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError
@@ -500,7 +507,7 @@ class CatalogBuilder:
                 missing = tables.segment.uncovered.get(name, frozenset())
                 if name in tables.segment.objects:
                     found = await reader.whole_table(tables, name)
-                    keys.setdefault(name, []).append(_renumbered(found, live, places))
+                    keys.setdefault(name, []).append(renumbered_keys(found, live, places))
                 else:
                     missing = frozenset(range(tables.segment.num_files))
                 uncovered.setdefault(name, set()).update(int(places[at]) for at in missing if live[at])
@@ -567,15 +574,15 @@ def _sorted_tables(
     }
     left_out: dict[str, frozenset[int]] = {}
     for name, tables in keys.items():
-        missing = {int(places[at]) for at in uncovered.get(name, ())}
         # Segments may differ in the type of the column; the type of the first counts.
-        kind = tables[0].schema
-        alike = [table for table in tables if table.schema.equals(kind)]
+        schema = tables[0].schema
+        alike = [table for table in tables if table.schema.equals(schema)]
+        missing = {int(places[at]) for at in uncovered.get(name, ())}
         for table in tables:
-            if not table.schema.equals(kind):
-                missing |= {int(places[at]) for at in table.column("file").unique().to_pylist()}
-        whole = _renumbered(pa.concat_tables(alike), everything, places)
-        out[name] = whole.take(_sort_places(whole, ["value", "file", "row_group", "first_row"]))
+            if not table.schema.equals(schema):
+                missing |= {int(places[at]) for at in files_of_keys(table)}
+        whole = renumbered_keys(pa.concat_tables(alike), everything, places)
+        out[name] = whole.take(_sort_places(whole, KEY_COLUMNS))
         left_out[name] = frozenset(missing)
     return out, left_out
 

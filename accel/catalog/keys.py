@@ -3,6 +3,9 @@
 For columns of many values in no order, of which bounds rule out nothing. The table is sorted by the value, and its page
 index is in the head: one lookup reads one page of it. Hudi calls this a record index.
 
+A row has a value and a place: the ordinal of the file times 2 ** 32, and the number of the unit in it. The units of a file follow from
+its metadata: its pages of the column where the offset index tells them, else its row groups.
+
 The table answers `=` and `IN` where every row that matches has to pass that test. It has the type that the column has in
 the files; a file that has it in another one, or lacks it, is not covered, and is read as if there were no table.
 """
@@ -11,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -31,12 +34,24 @@ from accel.ranges import Kind
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
 
-__all__ = ["KEYS", "KEY_PLACES", "KeyConditions", "KeyHits", "KeysTable", "keys_table_name", "read_hits"]
+__all__ = [
+    "KEYS",
+    "KEY_COLUMNS",
+    "ColumnHits",
+    "KeyConditions",
+    "KeyHits",
+    "KeysTable",
+    "files_of_keys",
+    "keys_table_name",
+    "renumbered_keys",
+]
 
 KEYS: Final = "keys"
 """The kind, as in `indexes={"user_id": "keys"}`."""
 _VALUE: Final = Column(("value",))
-KEY_PLACES: Final = ("file", "row_group", "first_row", "num_rows")
+KEY_COLUMNS: Final = ("value", "place")
+_UNIT_BITS: Final = 32
+_UNIT_MASK: Final = (1 << _UNIT_BITS) - 1
 
 
 def keys_table_name(column: str) -> str:
@@ -80,26 +95,13 @@ class KeysTable:
 
     def add(self, file: int, handle: FileHandle, values: pa.ChunkedArray) -> None:
         """Add the values of a file, in the order of its rows."""
-        groups, first_rows, num_rows = _units(handle, self.path)
+        _, _, num_rows = _units(handle, self.path)
         if len(values) != int(num_rows.sum()):
             raise ValueError(f"{len(values)} values for {int(num_rows.sum())} rows")
-        units = pa.array(np.repeat(np.arange(len(num_rows)), num_rows))
+        places = pa.array((np.int64(file) << _UNIT_BITS) + np.repeat(np.arange(len(num_rows)), num_rows))
         column = values.cast(self._type) if values.type != self._type else values
-        table = pa.table([column, pa.chunked_array([units])], names=["value", "unit"])
-        table = table.filter(table.column("value").is_valid()).group_by(["value", "unit"]).aggregate([])
-        at = table.column("unit").to_numpy()
-        self._parts.append(
-            pa.table(
-                [
-                    table.column("value"),
-                    pa.array(np.full(len(at), file, np.int32)),
-                    pa.array(groups[at].astype(np.int32)),
-                    pa.array(first_rows[at]),
-                    pa.array(num_rows[at]),
-                ],
-                names=["value", *KEY_PLACES],
-            )
-        )
+        table = pa.table([column, pa.chunked_array([places])], names=list(KEY_COLUMNS))
+        self._parts.append(table.filter(column.is_valid()).group_by(list(KEY_COLUMNS)).aggregate([]))
 
     def finish(self) -> pa.Table | None:
         """Return the table, sorted by value; None where no file is covered."""
@@ -109,7 +111,7 @@ class KeysTable:
 
         whole = pa.concat_tables(self._parts)
         self._parts = []
-        order = [(name, "ascending") for name in ("value", "file", "row_group", "first_row")]
+        order = [(name, "ascending") for name in KEY_COLUMNS]
         return whole.take(pc.sort_indices(whole, sort_keys=order))
 
 
@@ -158,40 +160,102 @@ def _first_rows(handle: FileHandle, group: int, leaf: int, size: int) -> Int64s:
     return np.zeros(1, np.int64)
 
 
+def files_of_keys(table: pa.Table) -> Sequence[int]:
+    """Return the ordinals of the files that rows are about."""
+    found: list[int] = np.unique(table.column("place").to_numpy() >> _UNIT_BITS).tolist()
+    return found
+
+
+def renumbered_keys(table: pa.Table, live: Bools, places: Int64s) -> pa.Table:
+    """Return the rows about files that count, by the ordinals that these have now."""
+    at = table.column("place").to_numpy()
+    files = at >> _UNIT_BITS
+    keep = live[files]
+    moved = (places[files[keep]].astype(np.int64) << _UNIT_BITS) + (at[keep] & _UNIT_MASK)
+    return table.filter(pa.array(keep)).set_column(1, table.schema.field(1), pa.array(moved))
+
+
 # -- asking ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KeyHits:
-    """What the tables of a segment say of a question."""
+class ColumnHits:
+    """What the table of one column says of the files of a segment."""
 
+    path: tuple[str, ...]
     covered: Bools
-    """Whether they speak of each file."""
-    rows: Mapping[int, Mapping[int, RowSelection]]
-    """For each of these files that may match, the rows that may, by row group."""
+    """Whether it speaks of each file."""
+    units: Mapping[int, Int64s]
+    """The units that may match, for each of these files that has any."""
 
-    def meet(self, other: KeyHits) -> KeyHits:
-        """Return what both leave possible."""
-        rows: dict[int, Mapping[int, RowSelection]] = {}
-        for file in self.rows.keys() | other.rows.keys():
-            mine, its = self.rows.get(file), other.rows.get(file)
-            if mine is None or its is None:
-                # One of them rules the file out, or says nothing of it.
-                found = mine if its is None else its
-                speaks = other.covered[file] if its is None else self.covered[file]
-                if found is not None and not speaks:
-                    rows[file] = found
-                continue
-            rows[file] = {
-                group: mine[group].intersect(its[group]) for group in sorted(mine.keys() & its.keys())
-            }
-        return KeyHits(self.covered | other.covered, rows)
+    @classmethod
+    def read(
+        cls, table: pa.Table, path: tuple[str, ...], *, num_files: int, uncovered: frozenset[int]
+    ) -> ColumnHits:
+        """Make them of the column `place` of the rows that match.
+
+        Raises
+        ------
+        IndexFormatError
+            A row is of a file that the segment does not have.
+        """
+        places = np.unique(np.asarray(table.column("place").to_numpy(), np.int64))
+        files = places >> _UNIT_BITS
+        if bool(((files < 0) | (files >= num_files)).any()):
+            raise IndexFormatError("the catalog has keys of files that it does not list")
+        covered = np.ones(num_files, bool)
+        covered[list(uncovered)] = False
+        starts = np.flatnonzero(np.append(True, files[1:] != files[:-1])) if len(files) else files
+        units = np.split(places & _UNIT_MASK, starts[1:])
+        return cls(path, covered, dict(zip(files[starts].tolist(), units, strict=False)))
 
     def may_match(self) -> Bools:
         """Whether each file may hold rows that match."""
         may = ~self.covered
-        may[list(self.rows)] = True
+        may[list(self.units)] = True
         return may
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyHits:
+    """What the tables of keys of a segment say of a question."""
+
+    columns: Sequence[ColumnHits]
+
+    def may_match(self, num_files: int) -> Bools:
+        """Whether each file may hold rows that match."""
+        may = np.ones(num_files, bool)
+        for column in self.columns:
+            may &= column.may_match()
+        return may
+
+    def rows(self, file: int, handle: FileHandle) -> dict[int, RowSelection] | None:
+        """Return the rows of a file that may match, by row group; None where no table speaks of it.
+
+        Raises
+        ------
+        IndexFormatError
+            A unit is not in the file.
+        """
+        found: dict[int, RowSelection] | None = None
+        for column in self.columns:
+            if not column.covered[file]:
+                continue
+            groups, first_rows, num_rows = _units(handle, column.path)
+            units = column.units.get(file, np.zeros(0, np.int64))
+            if len(units) and int(units.max()) >= len(groups):
+                raise IndexFormatError("the catalog has keys of pages that a file does not have")
+            ranges: dict[int, list[tuple[int, int]]] = {}
+            for unit in units.tolist():
+                first = int(first_rows[unit])
+                ranges.setdefault(int(groups[unit]), []).append((first, first + int(num_rows[unit])))
+            rows = {group: RowSelection.of(some) for group, some in sorted(ranges.items())}
+            if found is not None:
+                rows = {
+                    group: rows[group].intersect(found[group]) for group in sorted(rows.keys() & found.keys())
+                }
+            found = rows
+        return found
 
 
 class KeyConditions:
@@ -246,33 +310,3 @@ def _conjuncts(where: Expr) -> Iterator[tuple[Expr, Column]]:
             yield replace(where, column=_VALUE), column
         case _:
             pass
-
-
-def read_hits(table: pa.Table, *, num_files: int, uncovered: frozenset[int]) -> KeyHits:
-    """Turn rows of a table of keys into the rows of files.
-
-    Raises
-    ------
-    IndexFormatError
-        They are of files that the segment does not have, or of no rows.
-    """
-    files, groups, first_rows, num_rows = (
-        np.asarray(table.column(name).to_numpy(), np.int64) for name in KEY_PLACES
-    )
-    bad = (files < 0) | (files >= num_files) | (groups < 0) | (first_rows < 0) | (num_rows < 1)
-    if bool(bad.any()):
-        raise IndexFormatError("the catalog has keys of rows that cannot be")
-    rows: dict[int, dict[int, Any]] = {}
-    places = zip(files.tolist(), groups.tolist(), first_rows.tolist(), num_rows.tolist(), strict=True)
-    for file, group, first, size in places:
-        rows.setdefault(file, {}).setdefault(group, []).append((first, first + size))
-    covered = np.ones(num_files, bool)
-    covered[list(uncovered)] = False
-    return KeyHits(
-        covered,
-        {
-            file: {group: RowSelection.of(ranges) for group, ranges in sorted(found.items())}
-            for file, found in rows.items()
-            if covered[file]
-        },
-    )

@@ -50,8 +50,8 @@ class _Verdict:
 
     may_match: Bools
     """Whether each file may."""
-    rows: Mapping[int, Mapping[int, RowSelection]]
-    """Of some files, the only rows that may, by row group."""
+    hits: KeyHits | None
+    """What tables of keys say."""
 
 
 class CatalogPruner:
@@ -131,39 +131,32 @@ class CatalogPruner:
         metrics.add("catalog_stale", len(block.files) - len(places))
         first = block.files[0]
         if 0 in places:
-            (first,) = await self._with_facts([first], {0: places[0]}, reader, None)
+            (first,) = await self._with_metadata([(first, places[0])], reader)
         verdicts = await self._verdicts(first, block, snapshot, reader, request)
-        left: list[FileEntry] = [first]
-        left_places: dict[int, _Place] = {}
-        for at, file in enumerate(block.files):
+        left: list[tuple[FileEntry, _Place | None]] = []
+        for at, file in enumerate(block.files[1:], 1):
             place = places.get(at)
-            if at == 0:
-                continue
             if (
-                place is not None
-                and verdicts is not None
-                and not verdicts[place.tables.segment.id].may_match[place.ordinal]
+                place is None
+                or verdicts is None
+                or verdicts[place.tables.segment.id].may_match[place.ordinal]
             ):
-                continue
-            if place is not None:
-                left_places[len(left)] = place
-            left.append(file)
-        dropped = len(block.files) - len(left)
+                left.append((file, place))
+        dropped = len(block.files) - 1 - len(left)
         metrics.catalog.add(total=len(places), kept=len(places) - dropped)
         metrics.files.add(total=dropped, kept=0)
-        left = [
-            first,
-            *(
-                await self._with_facts(
-                    left[1:], {at - 1: p for at, p in left_places.items()}, reader, verdicts
-                )
-            ),
-        ]
+        files = [first, *await self._with_metadata(left, reader)]
+        if verdicts is not None:
+            found = [places.get(0), *(place for _, place in left)]
+            files = [
+                file if place is None else await self._with_rows(file, place, verdicts, request)
+                for file, place in zip(files, found, strict=True)
+            ]
         self.home.reweigh(self.cache, snapshot)
         trips = reader.round_trips
         return replace(
             block,
-            files=tuple(left),
+            files=tuple(files),
             round_trips=block.round_trips + trips,
             catalog_trips=block.catalog_trips + trips,
         )
@@ -206,7 +199,10 @@ class CatalogPruner:
             schema = self._spec.schema
             own = frozenset(schema.names)
         else:
-            handle, _ = await request.reader.open(first)
+            try:
+                handle, _ = await request.reader.open(first)
+            except AccelError:
+                return None  # opened again in its turn, it says what is wrong
             own = frozenset(handle.arrow_schema.names)
             schema = self._spec.schema or request.reader.opener.schema_of(handle)
         constant = frozenset(name for name in block.partition_schema.names if name not in own)
@@ -229,30 +225,49 @@ class CatalogPruner:
         for tables, hits in zip(snapshot.tables, found, strict=False):
             may_match = tables.may_match(bound, constant=constant)
             if hits is not None:
-                may_match &= hits.may_match()
-            verdicts[tables.segment.id] = _Verdict(may_match, {} if hits is None else hits.rows)
+                may_match &= hits.may_match(len(may_match))
+            verdicts[tables.segment.id] = _Verdict(may_match, hits)
         return verdicts
 
-    async def _with_facts(
-        self,
-        files: Sequence[FileEntry],
-        places: Mapping[int, _Place],
-        reader: SegmentReader,
-        verdicts: Mapping[str, _Verdict] | None,
+    async def _with_metadata(
+        self, files: Sequence[tuple[FileEntry, _Place | None]], reader: SegmentReader
     ) -> list[FileEntry]:
         """The files with the metadata that the catalog has of them."""
-        out = list(files)
-        by_segment: dict[str, list[tuple[int, _Place]]] = {}
-        for at, place in places.items():
-            by_segment.setdefault(place.tables.segment.id, []).append((at, place))
+        by_segment: dict[str, list[int]] = {}
+        for at, (_, place) in enumerate(files):
+            if place is not None:
+                by_segment.setdefault(place.tables.segment.id, []).append(at)
+        works: list[Callable[[SegmentReader], Coroutine[Any, Any, Mapping[int, bytes]]]] = []
         for found in by_segment.values():
-            tables = found[0][1].tables
-            ordinals = sorted(place.ordinal for _, place in found)
-            metadata = await reader.metadata(tables, ordinals)
-            for at, place in found:
-                file = out[at]
-                if file.size is not None:
-                    rows = None if verdicts is None else verdicts[tables.segment.id].rows.get(place.ordinal)
-                    facts = FileFacts(size=file.size, etag=file.etag, tail=metadata[place.ordinal], rows=rows)
+            wanted = sorted(place.ordinal for _, place in map(files.__getitem__, found) if place is not None)
+            tables = next(place.tables for _, place in map(files.__getitem__, found) if place is not None)
+            works.append(partial(SegmentReader.metadata, tables=tables, files=wanted))
+        out = [file for file, _ in files]
+        for found, metadata in zip(by_segment.values(), await reader.side_by_side(works), strict=True):
+            for at in found:
+                file, place = files[at]
+                if place is not None and file.size is not None:
+                    facts = FileFacts(size=file.size, etag=file.etag, tail=metadata[place.ordinal])
                     out[at] = replace(file, facts=facts)
         return out
+
+    async def _with_rows(
+        self,
+        file: FileEntry,
+        place: _Place,
+        verdicts: Mapping[str, _Verdict],
+        request: SourceRequest,
+    ) -> FileEntry:
+        """The file with the rows that may match, where the catalog knows them."""
+        verdict = verdicts[place.tables.segment.id]
+        if file.facts is None or (verdict.hits is None and verdict.may_match[place.ordinal]):
+            return file
+        rows: Mapping[int, RowSelection] | None = {}
+        if verdict.hits is not None and verdict.may_match[place.ordinal]:
+            try:
+                handle, _ = await request.reader.open(file)
+            except AccelError:
+                return file  # opened again in its turn, it says what is wrong
+            current = handle.etag is not None and file.etag is not None and same_etag(handle.etag, file.etag)
+            rows = verdict.hits.rows(place.ordinal, handle) if current else None
+        return file if rows is None else replace(file, facts=replace(file.facts, rows=rows))

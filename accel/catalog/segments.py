@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -15,9 +16,9 @@ import pyarrow as pa
 from accel.arrays import integers
 from accel.cache.cache import Cache
 from accel.catalog.bound_bytes import End, decode_bounds
-from accel.catalog.describing import WHOLE_FILE, column_text
+from accel.catalog.describing import WHOLE_FILE, column_text, path_of_text
 from accel.catalog.head import CatalogHead, Segment, SegmentObject, Table
-from accel.catalog.keys import KEY_PLACES, KeyConditions, KeyHits, keys_table_name, read_hits
+from accel.catalog.keys import KEY_COLUMNS, ColumnHits, KeyConditions, KeyHits, keys_table_name
 from accel.errors import IndexFormatError, ObjectChangedError, ObjectNotFoundError
 from accel.format.domain import Bounds, Domain
 from accel.metrics import Metrics
@@ -269,18 +270,34 @@ class SegmentReader:
 
     async def look_up(self, tables: SegmentTables, conditions: KeyConditions) -> KeyHits | None:
         """Look up the keys that a question names; None where the segment has no table for them."""
-        found: KeyHits | None = None
+        asked = []
         for column in conditions.columns:
             name = keys_table_name(column)
             one = tables.segment.objects.get(name)
             condition = None if one is None else conditions.condition(column, _stored_type(one))
-            if condition is None:
-                continue
-            table = await self._read(tables.segment, name, KEY_PLACES, where=condition)
-            uncovered = tables.segment.uncovered.get(name, frozenset())
-            hits = read_hits(table, num_files=tables.segment.num_files, uncovered=uncovered)
-            found = hits if found is None else found.meet(hits)
-        return found
+            if condition is not None:
+                asked.append((name, path_of_text(column), condition))
+        works: list[Callable[[SegmentReader], Coroutine[Any, Any, pa.Table]]] = [
+            partial(
+                SegmentReader._read, segment=tables.segment, table=name, columns=["place"], where=condition
+            )
+            for name, _, condition in asked
+        ]
+        if not works:
+            return None
+        found = await self.side_by_side(works)
+        none: frozenset[int] = frozenset()
+        return KeyHits(
+            [
+                ColumnHits.read(
+                    table,
+                    path,
+                    num_files=tables.segment.num_files,
+                    uncovered=tables.segment.uncovered.get(name, none),
+                )
+                for table, (name, path, _) in zip(found, asked, strict=True)
+            ]
+        )
 
     async def read_columns(self, tables: SegmentTables, table: str, columns: Sequence[str]) -> pa.Table:
         """Read all rows of some columns of a table."""
@@ -291,7 +308,7 @@ class SegmentReader:
         from accel.catalog.describing import BOUNDS_SCHEMA, FILES_SCHEMA
 
         if table not in (Table.FILES, Table.BOUNDS):
-            return await self._read(tables.segment, table, ["value", *KEY_PLACES])
+            return await self._read(tables.segment, table, KEY_COLUMNS)
         schema = FILES_SCHEMA if table == Table.FILES else BOUNDS_SCHEMA
         found = await self._read(tables.segment, table, schema.names)
         return found.cast(schema)

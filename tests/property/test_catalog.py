@@ -19,6 +19,7 @@ from accel.testing import DictStore, Layout, RecordingStore, write_file
 DIRECTORY = "t/"
 INDEX = "t/_accel/"
 NAMES = ("a.parquet", "b/c.parquet", "b/d.parquet", "e=1/f.parquet", "e=2/f.parquet")
+KEYS = {name: "keys" for name in ("n", "x", "s", "d", "t", "st.v")}
 PREDICATES = (
     "n = 7",
     "n > 90 OR n < 3",
@@ -37,6 +38,12 @@ PREDICATES = (
     "st.v BETWEEN 4 AND 6",
     "n <> 7 AND st.v IS DISTINCT FROM 4",
     "n = 7.0",
+    "s = 'q' AND n = 7",
+    "n IN (1, 5, 50, 95) AND x = 1.5",
+    "x = DOUBLE 'NaN'",
+    "st.v = 5",
+    "t = '2020-01-03 05:00:00' OR n = 3",
+    "t = '2020-01-03 05:00:00'",
 )
 
 
@@ -112,7 +119,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def build(self) -> None:
-        report = accel.build_index(DIRECTORY, store=self.store.inner)
+        report = accel.build_index(DIRECTORY, indexes=KEYS, store=self.store.inner)
         self.built = True
         assert report.files == sum(
             name.endswith(".parquet") and "_accel" not in name for name in self.store.inner.objects
