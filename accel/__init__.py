@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from accel.cache.cache import Cache as Cache
     from accel.cache.cache import CacheStats as CacheStats
     from accel.catalog.building import IndexReport as IndexReport
+    from accel.catalog.own_index import FilesIndex as FilesIndex
+    from accel.catalog.own_index import IndexedFile as IndexedFile
+    from accel.catalog.own_index import PredicateView as PredicateView
     from accel.catalog.verbs import build_index as build_index
     from accel.catalog.verbs import build_index_async as build_index_async
     from accel.catalog.verbs import compact_index as compact_index
@@ -78,7 +81,10 @@ _HOMES = {
     "register_index": "accel.indexes.registry",
     "scan": "accel.api",
     "write_table": "accel.writing",
+    "FilesIndex": "accel.catalog.own_index",
     "IndexReport": "accel.catalog.building",
+    "IndexedFile": "accel.catalog.own_index",
+    "PredicateView": "accel.catalog.own_index",
     **dict.fromkeys(
         (
             "build_index",

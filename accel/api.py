@@ -19,6 +19,7 @@ from accel.store import io_loop
 from accel.store.client import Connector
 
 if TYPE_CHECKING:
+    from accel.catalog.own_index import FilesIndex
     from accel.planning.plan import Plan
     from accel.predicate.where import Where
     from accel.scanning.spec import Partitioning, Path, PathKey, Source
@@ -43,7 +44,7 @@ def scan(
     glob: bool = True,
     order: bool = True,
     embedded: Mapping[str, str] | None = None,
-    index: Path | None = AUTO,
+    index: Path | FilesIndex | None = AUTO,
     listing: str = "store",
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -82,10 +83,11 @@ def scan(
         `{column: "idx1"}`: the files hold the distinct-value index of DataFusion's example, and it covers this
         column. It names no column and has no checksum: whoever says this vouches for it. Indexes of accel's own
         (docs/indexes.md) are found without being named.
-    index : "auto", str, PathLike, or None
+    index : "auto", str, PathLike, FilesIndex, or None
         The directory of an index outside the files, which `accel.build_index` has made: it rules files out before they are
         opened, and has the metadata of the others. Out of date it costs time, and never a row. "auto" is `_accel/` in the
-        directory that is scanned, if there is one; None takes none.
+        directory that is scanned, if there is one; None takes none. An object with a method `files` is an index of your own
+        (docs/catalog.md).
     listing : {"store", "index"}
         Where the list of files comes from: the store, or the index as it was refreshed last, which saves the listing.
     store : obstore store or RangeStore, optional
@@ -137,7 +139,7 @@ def _engine(
     store: object | None,
     storage_options: Mapping[str, Any] | None,
     cache: Cache | None,
-    index: Path | None = AUTO,
+    index: Path | FilesIndex | None = AUTO,
     listing: str = "store",
 ) -> Engine:
     if cache is not None and not isinstance(cache, Cache):
@@ -163,6 +165,10 @@ def _engine(
         )
         if index is None or (index == AUTO and listing == "store"):
             return paths
+        if not isinstance(index, str | os.PathLike):
+            from accel.catalog.own_index import OwnIndexSource
+
+            return OwnIndexSource(index, os.fspath(spec.source), in_store=store is not None, files=paths)
         from accel.catalog.pruning import CatalogPruner
         from accel.catalog.source import CatalogSource, Listing
         from accel.catalog.verbs import home_at
@@ -184,7 +190,7 @@ def plan(
     partitioning: Partitioning = "auto",
     glob: bool = True,
     embedded: Mapping[str, str] | None = None,
-    index: Path | None = AUTO,
+    index: Path | FilesIndex | None = AUTO,
     listing: str = "store",
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -244,7 +250,7 @@ async def plan_async(
     partitioning: Partitioning = "auto",
     glob: bool = True,
     embedded: Mapping[str, str] | None = None,
-    index: Path | None = AUTO,
+    index: Path | FilesIndex | None = AUTO,
     listing: str = "store",
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,

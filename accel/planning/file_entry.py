@@ -37,9 +37,10 @@ class FileFacts:
     facts that are out of date cost time and never a row.
     """
 
-    size: int
+    size: int | None
     etag: str | None
-    """The ETag of the version, as the store writes it."""
+    """The ETag of the version, as the store writes it. None, with no size: the source vouches for every version, and has
+    `rows` alone."""
     handle: FileHandle | None = None
     """The parsed metadata, which is not requested then."""
     tail: bytes | None = None

@@ -468,7 +468,12 @@ def given_tail(file: FileEntry) -> Tail | None:
     facts, etag = file.facts, file.etag
     if facts is None or facts.tail is None or etag is None or facts.etag is None or is_weak(etag):
         return None
-    if file.size != facts.size or not same_etag(etag, facts.etag) or len(facts.tail) > facts.size:
+    if (
+        facts.size is None
+        or file.size != facts.size
+        or not same_etag(etag, facts.etag)
+        or len(facts.tail) > facts.size
+    ):
         return None
     return Tail(memoryview(facts.tail), facts.size - len(facts.tail), facts.size, etag)
 

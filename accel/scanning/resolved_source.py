@@ -460,7 +460,13 @@ class ResolvedSource:
         if facts is None or facts.rows is None or self.spec.where is None:
             return selected
         etag = handle.etag
-        if etag is None or facts.etag is None or facts.size != handle.size or not same_etag(facts.etag, etag):
+        vouched = facts.etag is None and facts.size is None
+        if not vouched and (
+            etag is None
+            or facts.etag is None
+            or facts.size not in (None, handle.size)
+            or not same_etag(facts.etag, etag)
+        ):
             return selected
         if selected is None:
             return facts.rows
