@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +21,10 @@ from accel.catalog.head import CatalogHead, Segment, SegmentObject, Table
 from accel.catalog.keys import KEY_COLUMNS, ColumnHits, KeyConditions, KeyHits, keys_table_name
 from accel.errors import IndexFormatError, ObjectChangedError, ObjectNotFoundError
 from accel.format.domain import Bounds, Domain
+from accel.format.footer import parse_footer, parse_tail
+from accel.format.model import FileMetadata
 from accel.metrics import Metrics
-from accel.options import Options
+from accel.options import MIB, Options
 from accel.planning.file_entry import FileBlock, FileEntry, FileFacts
 from accel.planning.selection import RowSelection
 from accel.predicate.atoms import Bound, BoundColumn
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 __all__ = ["CatalogSnapshot", "FileDirectory", "SegmentReader", "SegmentTables", "read_file"]
 
 T = TypeVar("T")
+_MOST_METADATA: Final = 4 * MIB
+"""Metadata of a segment that stays decoded in memory, in bytes; of more only the rows that are asked for are decoded."""
 _NO_COLUMNS = pa.schema([])
 
 
@@ -53,6 +57,8 @@ class FileDirectory:
     paths: Sequence[str]
     sizes: Sequence[int]
     etags: Sequence[str]
+    spells_columns: bool
+    """Whether a path may spell a partition column."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -238,7 +244,7 @@ class SegmentReader:
         if found is None:
             table = await self._read(tables.segment, Table.FILES, ["path", "size", "etag"])
             paths, sizes, etags = (column.to_pylist() for column in table.columns)
-            found = tables.directory = FileDirectory(paths, sizes, etags)
+            found = tables.directory = FileDirectory(paths, sizes, etags, any("=" in path for path in paths))
         return found
 
     async def load_bounds(self, tables: SegmentTables, names: Iterable[str]) -> None:
@@ -258,12 +264,14 @@ class SegmentReader:
         """Read the metadata of some files, by their ordinals."""
         if not files:
             return {}
-        if tables.segment.objects[Table.FILES].content is not None:
-            # All of it is at hand: it is decoded once for all scans.
-            if tables.metadata is None:
-                table = await self._read(tables.segment, Table.FILES, ["metadata"])
-                tables.metadata = table.column(0)
-            return {at: tables.metadata[at].as_py() for at in files}
+        one = tables.segment.objects[Table.FILES]
+        if one.content is not None and _uncompressed_bytes(one, "metadata") <= _MOST_METADATA:
+            # It is at hand: it is decoded once for all scans.
+            found = tables.metadata
+            if found is None:
+                found = (await self._read(tables.segment, Table.FILES, ["metadata"])).column(0)
+                tables.metadata = found if found.nbytes <= _MOST_METADATA else None
+            return {at: found[at].as_py() for at in files}
         rows = RowSelection.of([(at, at + 1) for at in files])
         table = await self._read(tables.segment, Table.FILES, ["metadata"], rows=rows)
         return dict(zip(files, table.column(0).to_pylist(), strict=True))
@@ -385,12 +393,8 @@ _BOUND_COLUMNS = ("column", "family", "file", "lower", "upper", "null_count", "n
 def _stored_type(one: SegmentObject) -> pa.DataType:
     """The type of the values in a table of keys, as its footer has it."""
     from accel.decode.arrow import arrow_schema
-    from accel.format.footer import parse_footer, parse_tail
 
-    length = parse_tail(memoryview(one.tail)[-8:]).length
-    metadata = parse_footer(
-        one.tail[-8 - length : -8], file_size=one.size, footer_start=one.size - 8 - length
-    )
+    metadata = _footer(one)
     return arrow_schema(metadata.schema, metadata.key_value).field("value").type
 
 
@@ -424,20 +428,25 @@ def _counts(array: pa.Array) -> Int64s:
 
 def _by_group(rows: RowSelection, one: SegmentObject) -> dict[int, RowSelection]:
     """Rows of a table by the row groups that its footer tells of."""
-    from accel.format.footer import parse_footer, parse_tail
-
-    length = parse_tail(memoryview(one.tail)[-8:]).length
-    metadata = parse_footer(
-        one.tail[-8 - length : -8], file_size=one.size, footer_start=one.size - 8 - length
-    )
     out: dict[int, RowSelection] = {}
     start = 0
-    for group, size in enumerate(metadata.group_rows.tolist()):
+    for group, size in enumerate(_footer(one).group_rows.tolist()):
         inside = rows.intersect(RowSelection.of([(start, start + size)]))
         if inside:
             out[group] = RowSelection.of([(a - start, b - start) for a, b in inside])
         start += size
     return out
+
+
+def _uncompressed_bytes(one: SegmentObject, column: str) -> int:
+    metadata = _footer(one)
+    leaf = metadata.schema.names.index(column)
+    return int(metadata.chunks.uncompressed[:, leaf].sum())
+
+
+def _footer(one: SegmentObject) -> FileMetadata:
+    length = parse_tail(memoryview(one.tail)[-8:]).length
+    return parse_footer(one.tail[-8 - length : -8], file_size=one.size, footer_start=one.size - 8 - length)
 
 
 async def read_file(
