@@ -85,6 +85,8 @@ class SegmentTables:
     segment: Segment
     directory: FileDirectory | None = None
     columns: dict[str, _ColumnRows] = field(default_factory=dict)
+    _decoded: dict[str, tuple[pa.DataType, Bounds]] = field(default_factory=dict)
+    """The bounds of each column, for the type that was asked for last."""
     metadata: pa.ChunkedArray | None = None
     """The column of that name of the table `files`, of a segment that the head holds itself."""
 
@@ -92,6 +94,7 @@ class SegmentTables:
     def nbytes(self) -> int:
         """The memory that it takes, beside the head."""
         total = sum(rows.nbytes for rows in self.columns.values())
+        total += 64 * self.segment.num_files * len(self._decoded)
         total += 0 if self.metadata is None else int(self.metadata.nbytes)
         if self.directory is not None:
             total += sum(map(len, self.directory.paths)) + 200 * len(self.directory.paths)
@@ -114,13 +117,20 @@ class SegmentTables:
             Top-level columns whose values do not come from the files.
         """
         bounds = {
-            column.path: self._bounds_of(column, self.columns[column_text(column.path)])
+            column.path: self._bounds_of(column)
             for column in bound.columns
             if column.path[0] not in constant and column_text(column.path) in self.columns
         }
         return prune(bound, bounds, self.segment.num_files).may_true
 
-    def _bounds_of(self, column: BoundColumn, rows: _ColumnRows) -> Bounds:
+    def _bounds_of(self, column: BoundColumn) -> Bounds:
+        name = column_text(column.path)
+        found = self._decoded.get(name)
+        if found is None or found[0] != column.type:
+            found = self._decoded[name] = column.type, self._decode(column, self.columns[name])
+        return found[1]
+
+    def _decode(self, column: BoundColumn, rows: _ColumnRows) -> Bounds:
         n, kind, files = self.segment.num_files, column.kind, rows.files
         unknown = Bounds.unknown(np.full(n, -1, np.int64))
         nulls, nans, sizes = unknown.null_count.copy(), unknown.nan_count.copy(), unknown.num_values.copy()
