@@ -145,6 +145,7 @@ def _engine(
     if cache is not None and not isinstance(cache, Cache):
         raise TypeError(f"cache is an accel.Cache, or None for none, not {cache!r:.80}")
 
+    _check_index(index, listing, spec)
     connector = Connector(storage_options=storage_options, store=store, options=spec.options)
 
     def make_source(spec: ScanSpec) -> FileSource:
@@ -178,6 +179,18 @@ def _engine(
         return CatalogSource(paths, pruner, spec, listing=Listing(listing), in_store=store is not None)
 
     return Engine(spec, connector.client, cache=cache, make_source=make_source)
+
+
+def _check_index(index: Path | FilesIndex | None, listing: str, spec: ScanSpec) -> None:
+    if not (index is None or isinstance(index, str | os.PathLike) or hasattr(index, "files")):
+        raise TypeError(f"index is a directory, an index of your own, or None, not {index!r:.80}")
+    if listing not in ("store", "index"):
+        raise ValueError(f'listing is "store" or "index", not {listing!r:.80}')
+    if listing == "index":
+        if index is None:
+            raise ValueError('listing="index" needs an index')
+        if index == AUTO and not isinstance(spec.source, str | os.PathLike):
+            raise ValueError('name the index: listing="index" finds none beside a list of files')
 
 
 def plan(

@@ -120,7 +120,10 @@ def decode_bounds(encoded: pa.Array, *, kind: Kind, end: End) -> tuple[_Values, 
     if kind.domain is Domain.NONE:
         return np.zeros(len(encoded), np.int64), np.zeros(len(encoded), bool)
     if kind.domain is Domain.BOOLEAN:
-        return _from_binary(encoded, has, 1)[:, 0] == 1, has
+        flags = _from_binary(encoded, has, 1)[:, 0]
+        if bool((flags > 1).any()):
+            raise IndexFormatError("a bound of the catalog is no truth value")
+        return flags == 1, has
     rows = _from_binary(encoded, has, _WIDTH)
     heads = rows[:, :2].copy().view(">u2")[:, 0].astype(np.int64)
     mantissas = rows[:, 2:].copy().view(">u8")[:, 0].astype(np.uint64)
@@ -214,7 +217,7 @@ def _pack_integers(values: _Values, kind: Kind, end: End) -> tuple[_I64, _U64]:
     """Pack native integers, which stand for `n * numerator / denominator`."""
     if values.dtype.kind in "iu" and kind.denominator == 1:
         widest = max((abs(int(edge)) for edge in (values.min(initial=0), values.max(initial=0))), default=0)
-        if kind.numerator == 1 or widest * kind.numerator < _INT64_LIMIT:
+        if kind.numerator == 1 or max(widest, 1) * kind.numerator < _INT64_LIMIT:
             scaled = values * values.dtype.type(kind.numerator) if kind.numerator != 1 else values
             negative = scaled < 0
             magnitudes = (
@@ -273,7 +276,8 @@ def _to_floats(exponents: _I64, mantissas: _U64, negative: Bools, end: End) -> n
         mantissas & ((np.uint64(1) << (spare % _MANTISSA_BITS).astype(np.uint64)) - np.uint64(1)),
     )
     rounded = (lost != 0) | (np.isinf(values) & (exponents != _INFINITE - _BIAS))
-    outward = np.nextafter(values, -np.inf if end is End.LOWER else np.inf)
+    with np.errstate(over="ignore", under="ignore"):
+        outward = np.nextafter(values, -np.inf if end is End.LOWER else np.inf)
     values = np.where(rounded, outward, values)
     # Zeros of either sign are equal.
     return np.where(values == 0, -0.0 if end is End.LOWER else 0.0, values)
@@ -281,7 +285,8 @@ def _to_floats(exponents: _I64, mantissas: _U64, negative: Bools, end: End) -> n
 
 def _to_integers(exponents: _I64, mantissas: _U64, negative: Bools, *, kind: Kind, end: End) -> _Values:
     up = end is End.LOWER
-    if kind.denominator == 1 and bool((exponents < _MANTISSA_BITS).all()):
+    small = kind.denominator == 1 and kind.numerator < _INT64_LIMIT
+    if small and bool((exponents < _MANTISSA_BITS).all()):
         shifts = np.clip(_MANTISSA_BITS - exponents, 1, _MANTISSA_BITS - 1).astype(np.uint64)
         below_one = exponents <= 0
         whole = np.where(below_one, np.uint64(0), mantissas >> shifts)

@@ -7,6 +7,7 @@ and tries again. New objects are written before the head that names them; nothin
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import re
 import time
@@ -143,17 +144,19 @@ class CatalogBuilder:
         StoreError
             A store did not answer, or cannot be written to.
         """
-        snapshot = await self._load(make)
-        current, skipped = await self.list_files(snapshot.head)
+        found = await self._find(make)
+        current, skipped = await self.list_files(found if isinstance(found, CatalogHead) else found.head)
+        snapshot = await self._create(found) if isinstance(found, CatalogHead) else found
         known = await self._files_of(snapshot)
-        gone = {
+        removed = {path: etag for path, (etag, _) in known.items() if path not in current}
+        replaced = {
             path: etag
             for path, (etag, size) in known.items()
-            if path not in current or (current[path].etag, current[path].size) != (etag, size)
+            if path in current and (current[path].etag, current[path].size) != (etag, size)
         }
-        new = sorted(path for path in current if path not in known or path in gone)
-        if gone:
-            snapshot = await self._commit(_Change(dropped=gone), snapshot)
+        new = sorted(path for path in current if path not in known or path in replaced)
+        if removed:
+            snapshot = await self._commit(_Change(dropped=removed), snapshot)
         done = 0
         for start in range(0, len(new), _SEGMENT_FILES):
             paths = new[start : start + _SEGMENT_FILES]
@@ -164,26 +167,30 @@ class CatalogBuilder:
             skipped |= failed
             if change is not None:
                 snapshot = await self._commit(change, snapshot)
+        # The commit of a new version drops the old one, so that the file is listed all the time.
+        lost = {path: etag for path, etag in replaced.items() if path in skipped}
+        if lost:
+            snapshot = await self._commit(_Change(dropped=lost), snapshot)
         if len(snapshot.head.segments) > _MOST_SEGMENTS:
             snapshot = await self._merge(snapshot)
         return self._report(
             snapshot,
             added=len(new) - len(skipped.keys() & set(new)),
-            removed=len(gone),
-            unchanged=len(known) - len(gone),
+            removed=len(removed) + len(replaced),
+            unchanged=len(known) - len(removed) - len(replaced),
             skipped=skipped,
         )
 
     async def compact(self) -> IndexReport:
         """Merge the segments into one, without the files that were dropped."""
-        snapshot = await self._load(None)
+        snapshot, _ = await self._home.read_head(self._metrics)
         if len(snapshot.head.segments) > 1 or any(segment.dropped for segment in snapshot.head.segments):
             snapshot = await self._merge(snapshot)
         return self._report(snapshot)
 
     async def vacuum(self, *, grace: float) -> IndexReport:
         """Remove the objects that no head has named for `grace` seconds, and those that none ever named and that are as old."""
-        snapshot = await self._load(None)
+        snapshot, _ = await self._home.read_head(self._metrics)
         before = time.time() - grace
         ripe = {one.name for one in snapshot.head.retired if one.since <= before}
         listed = await self._home.list_objects()
@@ -389,18 +396,34 @@ class CatalogBuilder:
 
     # -- commits ---------------------------------------------------------------------------------
 
-    async def _load(self, make: CatalogHead | None) -> CatalogSnapshot:
+    async def _find(self, make: CatalogHead | None) -> CatalogSnapshot | CatalogHead:
+        """The catalog that is there; else `make`, which is to be the first head."""
         try:
             snapshot, _ = await self._home.read_head(self._metrics)
         except ObjectNotFoundError:
             if make is None:
                 raise
-            try:
-                await self._home.put_head(make, instead_of=None)
-            except ObjectChangedError:
-                pass  # another builder was sooner
-            snapshot, _ = await self._home.read_head(self._metrics)
+            return make
+        if make is not None:
+            self._check_base(snapshot, make)
         return snapshot
+
+    async def _create(self, head: CatalogHead) -> CatalogSnapshot:
+        """Put the first head."""
+        with contextlib.suppress(ObjectChangedError):  # another builder was sooner
+            await self._home.put_head(head, instead_of=None)
+        snapshot, _ = await self._home.read_head(self._metrics)
+        self._check_base(snapshot, head)
+        return snapshot
+
+    def _check_base(self, snapshot: CatalogSnapshot, wanted: CatalogHead) -> None:
+        if self._home.base(snapshot.head) != self._home.base(wanted):
+            covered, asked = self._home.base_url(snapshot.head), self._home.base_url(wanted)
+            raise StoreError(
+                f"the index covers {covered}, not {asked}",
+                path=str(self._home),
+                hint="put the index of another directory elsewhere",
+            )
 
     async def _files_of(self, snapshot: CatalogSnapshot) -> dict[str, tuple[str, int]]:
         """Etag and size of each file that a catalog covers, by path."""

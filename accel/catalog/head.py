@@ -202,7 +202,7 @@ class CatalogHead:
             raise IndexFormatError("the head of the catalog is damaged: its checksum does not match")
         try:
             return cls._read(payload)
-        except (pa.ArrowException, ValueError, KeyError, TypeError, IndexError) as error:
+        except (pa.ArrowException, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
             raise IndexFormatError(f"the head of the catalog cannot be read: {error}") from error
 
     @classmethod

@@ -17,7 +17,7 @@ from typing import Final
 import pyarrow as pa
 
 from accel.cache.cache import Cache, CacheKey, Entry
-from accel.cache.freshness import PART_BYTES, put_object
+from accel.cache.freshness import PART_BYTES, put_object, written_since
 from accel.catalog.describing import metadata_bytes
 from accel.catalog.head import HEAD_NAME, CatalogHead, Segment, SegmentObject, Table
 from accel.catalog.keys import KEYS
@@ -98,7 +98,7 @@ class ObjectHome:
     ) -> tuple[CatalogSnapshot, int]:
         """Return the catalog as its head has it, and the round trips it took.
 
-        A snapshot in the cache is used while it is younger than the cache's `max_age`, or where a listing has just shown
+        A snapshot in the cache is used while it is younger than the cache's `max_age` and this process commits nothing, or where a listing has just shown
         the head that it is of.
 
         Raises
@@ -119,7 +119,9 @@ class ObjectHome:
                 if current:
                     cached.checked_at = now
                     return cached, 0
-            elif now - cached.checked_at < cache.max_age:
+            elif now - cached.checked_at < cache.max_age and not written_since(
+                self._client.root, self._head, moment=cached.checked_at
+            ):
                 return cached, 0
         if cache is not None and cached is not None and listed is None:
             pin = ObjectId(self._head, cached.head_bytes, cached.etag)

@@ -294,6 +294,8 @@ class _Verb:
         columns: Sequence[str] | None,
         indexes: Mapping[str, str] | None,
     ) -> IndexReport:
+        if isinstance(columns, str):
+            raise TypeError(f"columns is a sequence of names, not the text {columns!r:.80}")
         kinds = {_column(name): kind for name, kind in (indexes or {}).items()}
         unknown = sorted({str(kind) for kind in kinds.values()} - {KEYS})
         if unknown:
@@ -317,6 +319,6 @@ class _Verb:
         return await self._builder(index).compact()
 
     async def vacuum(self, index: Path, grace: float) -> IndexReport:
-        if grace < 0:
+        if not grace >= 0:
             raise ValueError(f"grace is a number of seconds, not {grace!r}")
         return await self._builder(index).vacuum(grace=grace)

@@ -169,6 +169,7 @@ class Opener:
         """What is cached of files."""
         self._hints = TailHints(cache, options)
         self._opening = 0
+        self._forgotten: set[tuple[str, str]] = set()
         """Files that are being opened one by one."""
         self.options = options
         self.int96_unit = Int96Unit.US if options.int96_unit == Int96Unit.US else Int96Unit.NS
@@ -380,7 +381,7 @@ class Opener:
         """The handle of a file whose metadata its source or the disk has and that may be used, and the round trips to know
         that."""
         steps = partial(self.steps, file, self._hints.of(client, file))
-        tail = given_tail(file)
+        tail = None if (file.root, file.path) in self._forgotten else given_tail(file)
         if tail is not None:
             handle = _reopen(steps(), tail)
             if (
@@ -458,7 +459,8 @@ class Opener:
         return found[1] if found is not None and found[0] == file else None
 
     def forget(self, root: str, path: str) -> None:
-        """Drop what is cached of a file that turned out to have changed."""
+        """Drop what is cached of a file that turned out to have changed, and use no more what its source has of it."""
+        self._forgotten.add((root, path))
         self.freshness.forget(self._client_for(root), path)
 
 

@@ -1,0 +1,192 @@
+"""The head of a catalog: what is written comes back, and nothing that is damaged is read."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import xxhash
+
+import accel
+from accel.catalog.head import HEAD_SCHEMA, CatalogHead, Retired, Segment, SegmentObject
+
+NAME = "files-20260102T030405Z-0123456789abcdef.parquet"
+OTHER = "bounds-20260102T030405Z-fedcba9876543210.parquet"
+
+
+def part(name: str, rows: int, *, content: bytes | None = b"PAR1 and so on") -> SegmentObject:
+    return SegmentObject(name=name, size=14, etag='"e"', num_rows=rows, tail=b"tail", content=content)
+
+
+def head(**changes: Any) -> CatalogHead:
+    segments = (
+        Segment(
+            id="one",
+            num_files=3,
+            objects={"files": part(NAME, 3), "bounds": part(OTHER, 40, content=None)},
+            dropped=frozenset({0, 2}),
+        ),
+        Segment(id="two", num_files=1, objects={"files": part(NAME.replace("0", "7"), 1)}),
+    )
+    retired = (Retired(OTHER.replace("b", "c").replace("counds", "bounds"), 12.5),)
+    given: dict[str, Any] = {
+        "base": "s3://bucket/a b/ü/",
+        "generation": 7,
+        "columns": ("a", 'b."c.d"'),
+        "segments": segments,
+        "retired": retired,
+    }
+    return CatalogHead(**(given | changes))
+
+
+def shown(one: CatalogHead) -> Any:
+    """All that a head says."""
+    segments = [
+        (
+            segment.id,
+            segment.num_files,
+            segment.dropped,
+            sorted(
+                (t, o.name, o.size, o.etag, o.num_rows, o.tail, o.content) for t, o in segment.objects.items()
+            ),
+        )
+        for segment in one.segments
+    ]
+    return one.base, one.generation, one.columns, dict(one.indexes), segments, one.retired
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"columns": None}, {"columns": ()}, {"segments": ()}, {"retired": ()}, {"base": "."}],
+    ids=str,
+)
+def test_what_is_written_comes_back(changes: dict[str, Any]) -> None:
+    made = head(**changes)
+    assert shown(CatalogHead.decode(made.encode())) == shown(made)
+
+
+def test_it_counts_what_is_not_dropped() -> None:
+    assert head().num_files == 2
+    assert head().names >= {NAME, OTHER}
+
+
+def test_every_changed_byte_is_found() -> None:
+    data = head().encode()
+    for at in range(len(data)):
+        for flip in (0x01, 0xFF):
+            damaged = bytearray(data)
+            damaged[at] ^= flip
+            with pytest.raises(accel.IndexFormatError):
+                CatalogHead.decode(bytes(damaged))
+
+
+def test_every_missing_end_and_whatever_follows_is_found() -> None:
+    data = head().encode()
+    for length in range(len(data)):
+        with pytest.raises(accel.IndexFormatError):
+            CatalogHead.decode(data[:length])
+    for more in (b"\0", data):
+        with pytest.raises(accel.IndexFormatError):
+            CatalogHead.decode(data + more)
+
+
+def test_another_version_says_what_to_do() -> None:
+    data = bytearray(head().encode())
+    data[8:12] = struct.pack("<I", 99)
+    with pytest.raises(
+        accel.IndexFormatError, match=r"format version 99(.|\n)*build the index again"
+    ) as caught:
+        CatalogHead.decode(bytes(data))
+    assert "update accel" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../x",
+        "../files-20260102T030405Z-0123456789abcdef.parquet",
+        "/etc/passwd",
+        "head",
+        "",
+        "files-x/../../y-0123456789abcdef.parquet",
+        NAME + "\n",
+        NAME + "/..",
+        "..\\" + NAME,
+    ],
+)
+def test_names_outside_the_directory_are_refused(name: str) -> None:
+    one = Segment(id="one", num_files=3, objects={"files": part(name, 3)})
+    with pytest.raises(accel.IndexFormatError, match="no segment's"):
+        CatalogHead.decode(head(segments=(one,)).encode())
+    with pytest.raises(accel.IndexFormatError, match="no segment's"):
+        CatalogHead.decode(head(retired=(Retired(name, 0.0),)).encode())
+
+
+def sealed(described: object, batch: pa.RecordBatch | None = None) -> bytes:
+    """A head whose checksum is right, with a description of one's own."""
+    schema = HEAD_SCHEMA if batch is None else batch.schema
+    text = described if isinstance(described, bytes) else json.dumps(described).encode()
+    schema = schema.with_metadata({b"accel.catalog": text})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        if batch is not None:
+            writer.write_batch(batch.replace_schema_metadata(schema.metadata))
+    payload = sink.getvalue().to_pybytes()
+    return struct.pack("<8sI16s", b"ACCELCAT", 1, xxhash.xxh3_128_digest(payload)) + payload
+
+
+PLAIN = {"base": ".", "generation": 0, "columns": None, "indexes": {}, "segments": [], "retired": []}
+SEGMENT = {"id": "one", "files": 1, "dropped": None}
+
+
+def test_a_sealed_head_is_read() -> None:
+    assert CatalogHead.decode(sealed(PLAIN)).base == "."
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b"null",
+        b"[]",
+        {},
+        {**PLAIN, "generation": "x"},
+        {**PLAIN, "generation": None},
+        {**PLAIN, "columns": 5},
+        {**PLAIN, "indexes": 5},
+        {**PLAIN, "segments": [SEGMENT]},
+        {**PLAIN, "segments": [{}]},
+        {**PLAIN, "segments": 3},
+        {**PLAIN, "segments": [{**SEGMENT, "dropped": "zz"}]},
+        {**PLAIN, "segments": [{**SEGMENT, "dropped": "ff" * 40}]},
+        {**PLAIN, "retired": [NAME]},
+        {**PLAIN, "retired": [[NAME, "x"]]},
+        {**PLAIN, "retired": [[3, 1.0]]},
+        b"[" * 100_000,
+    ],
+    ids=lambda one: repr(one)[:60],
+)
+def test_a_sealed_head_that_makes_no_sense_is_refused(described: object) -> None:
+    with pytest.raises(accel.IndexFormatError):
+        CatalogHead.decode(sealed(described))
+
+
+def test_a_head_that_contradicts_itself_is_refused() -> None:
+    for one in (
+        Segment(id="one", num_files=2, objects={"files": part(NAME, 3)}),
+        Segment(id="one", num_files=3, objects={"files": part(NAME, 3)}, dropped=frozenset({3})),
+        Segment(id="one", num_files=3, objects={"bounds": part(OTHER, 3)}),
+    ):
+        with pytest.raises(accel.IndexFormatError):
+            CatalogHead.decode(head(segments=(one,)).encode())
+
+
+def test_other_columns_are_refused() -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array([1])], names=["x"])
+    with pytest.raises(accel.IndexFormatError, match="other columns"):
+        CatalogHead.decode(sealed(PLAIN, batch))

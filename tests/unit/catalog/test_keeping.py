@@ -1,0 +1,219 @@
+"""Building an index and keeping it: what the verbs refuse, what they leave behind, and what scans see of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import accel
+from accel.testing import DictStore, RecordingStore, write_file
+
+
+def file(first: int, rows: int = 10) -> bytes:
+    return write_file(pa.table({"x": list(range(first, first + rows))}))
+
+
+def three() -> DictStore:
+    return DictStore({f"t/{at}.parquet": file(10 * at) for at in range(3)})
+
+
+def numbers(source: str, where: str | None = None, **given: Any) -> list[int]:
+    return sorted(accel.scan(source, where, **given).to_table().column("x").to_pylist())
+
+
+# -- arguments ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", ["none/", "t/1.parquet", "t/*.parquet"])
+def test_a_source_without_files_gets_no_index(source: str) -> None:
+    store = three()
+    before = sorted(store.objects)
+    with pytest.raises(accel.ObjectNotFoundError):
+        accel.build_index(source, store=store)
+    assert sorted(store.objects) == before
+
+
+def test_a_local_directory_without_files_gets_no_index(tmp_path: Path) -> None:
+    with pytest.raises(accel.ObjectNotFoundError):
+        accel.build_index(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_index_is_of_one_directory() -> None:
+    store = three()
+    store.put("u/1.parquet", file(0))
+    accel.build_index("t/", to="index/", store=store)
+    with pytest.raises(accel.StoreError, match="covers t/, not u/"):
+        accel.build_index("u/", to="index/", store=store)
+    assert accel.build_index("t", to="index", store=store).unchanged == 3
+
+
+def test_columns_are_a_sequence_of_names() -> None:
+    with pytest.raises(TypeError, match="sequence of names"):
+        accel.build_index("t/", columns="x", store=three())
+
+
+@pytest.mark.parametrize("grace", [-1, float("nan")])
+def test_grace_is_a_number_of_seconds(grace: float) -> None:
+    store = three()
+    accel.build_index("t/", store=store)
+    with pytest.raises(ValueError, match="grace"):
+        accel.vacuum_index("t/_accel", grace=grace, store=store)
+
+
+@pytest.mark.parametrize(
+    ("source", "given", "error"),
+    [
+        ("t/", {"listing": "bogus"}, ValueError),
+        ("t/", {"listing": "bogus", "index": None}, ValueError),
+        ("t/", {"listing": "index", "index": None}, ValueError),
+        (["t/1.parquet"], {"listing": "index"}, ValueError),
+        ("t/", {"index": 5}, TypeError),
+    ],
+)
+def test_arguments_of_a_scan_are_looked_at_at_once(source: Any, given: dict[str, Any], error: type) -> None:
+    with pytest.raises(error):
+        accel.scan(source, store=three(), **given)
+
+
+# -- what changes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", [None, "x >= 0"])
+def test_what_this_process_commits_its_scans_see_at_once(where: str | None) -> None:
+    store, cache = three(), accel.Cache()
+    given: dict[str, Any] = {
+        "store": store,
+        "index": "t/_accel",
+        "listing": "index",
+        "cache": cache,
+    }
+    accel.build_index("t/", store=store)
+    assert numbers("t/", where, **given) == list(range(30))
+    store.put("t/3.parquet", file(30))
+    store.put("t/1.parquet", file(100, 5))
+    store.delete("t/2.parquet")
+    accel.refresh_index("t/_accel", store=store)
+    assert accel.scan("t/", where, **given).count_rows() == 25
+    assert numbers("t/", where, **given) == [*range(10), *range(30, 40), *range(100, 105)]
+
+
+@pytest.mark.parametrize("listing", ["store", "index"])
+def test_a_file_replaced_after_it_was_listed_is_read_as_it_is_now(listing: str) -> None:
+    """As without an index: it is planned once more, and not from what the index has of it."""
+    store = three()
+    accel.build_index("t/", store=store)
+
+    class Replacing(RecordingStore):
+        async def read(self, path: str, *given: Any, **more: Any) -> Any:
+            if path == "t/1.parquet" and not any(call.path == path for call in self.calls):
+                store.put(path, file(100, 7))
+            return await super().read(path, *given, **more)
+
+    scan = accel.scan("t/", "x >= 0", store=Replacing(store), cache=None, index="t/_accel", listing=listing)
+    assert sorted(scan.to_table().column("x").to_pylist()) == [*range(10), *range(20, 30), *range(100, 107)]
+
+
+def test_an_index_that_is_out_of_date_lists_what_it_lists() -> None:
+    store = three()
+    accel.build_index("t/", store=store)
+    store.put("t/1.parquet", file(100, 5))
+    store.put("t/9.parquet", file(900))
+    given: dict[str, Any] = {"store": store, "index": "t/_accel", "listing": "index", "cache": None}
+    assert numbers("t/", **given) == [*range(10), *range(20, 30), *range(100, 105)]
+    store.delete("t/2.parquet")
+    with pytest.raises(accel.ObjectNotFoundError, match="t/2"):
+        numbers("t/", **given)
+
+
+def test_a_replaced_file_is_listed_while_its_new_version_is_described() -> None:
+    """With listing="index" a file never vanishes for the time in which a refresh is at work."""
+    store = three()
+    accel.build_index("t/", store=store)
+    store.put("t/1.parquet", file(100, 5))
+    store.delete("t/2.parquet")
+    seen: list[list[int]] = []
+
+    def look(done: int, total: int) -> None:
+        seen.append([done, total])
+
+    class Watching(DictStore):
+        async def write(self, path: str, *given: Any, **more: Any) -> None:
+            await super().write(path, *given, **more)
+            if path.endswith("/head"):
+                heads.append(self.objects[path])
+
+    heads: list[bytes] = []
+    watching = Watching(store.objects)
+    accel.refresh_index("t/_accel", progress=look, store=watching)
+    assert seen == [[1, 1]]
+    # Every head that there was for a while: the file is listed by each.
+    assert len(heads) == 2
+    for head in heads:
+        watching.put("t/_accel/head", head)
+        given: dict[str, Any] = {"store": watching, "index": "t/_accel", "listing": "index", "cache": None}
+        assert numbers("t/", **given) == [*range(10), *range(100, 105)]
+
+
+def test_a_replaced_file_that_cannot_be_read_is_dropped() -> None:
+    store = three()
+    accel.build_index("t/", store=store)
+    store.put("t/1.parquet", b"PAR1 this is none PAR1")
+    report = accel.refresh_index("t/_accel", store=store)
+    assert (report.files, report.removed, report.added, report.unchanged) == (2, 1, 0, 2)
+    assert list(report.skipped) == ["1.parquet"]
+    assert accel.refresh_index("t/_accel", store=store).removed == 0
+
+
+def test_reports_add_up() -> None:
+    store = three()
+    first = accel.build_index("t/", store=store)
+    assert (first.files, first.added, first.removed, first.unchanged) == (3, 3, 0, 0)
+    store.put("t/1.parquet", file(100, 5))
+    store.delete("t/2.parquet")
+    store.put("t/3.parquet", file(30))
+    second = accel.refresh_index("t/_accel", store=store)
+    assert (second.files, second.added, second.removed, second.unchanged) == (3, 2, 2, 1)
+    third = accel.refresh_index("t/_accel", store=store)
+    assert (third.files, third.added, third.removed, third.unchanged) == (3, 0, 0, 3)
+    assert third.generation == second.generation
+
+
+# -- stores without etags ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("etag", [None, 'W/"weak"', ""])
+def test_files_without_a_strong_etag_are_read_as_if_there_were_no_index(etag: str | None) -> None:
+    store = three()
+    store.etags["t/1.parquet"] = etag
+    report = accel.build_index("t/", store=store)
+    assert list(report.skipped) == ["1.parquet"]
+    given: dict[str, Any] = {
+        "store": store,
+        "index": "t/_accel",
+        "cache": None,
+        "options": accel.Options(allow_unpinned=True),
+    }
+    assert numbers("t/", **given) == list(range(30))
+    store.put("t/1.parquet", file(100))
+    store.etags["t/1.parquet"] = etag
+    assert numbers("t/", "x >= 100", **given) == list(range(100, 110))
+
+
+def test_a_home_without_etags_is_read_but_not_written() -> None:
+    store = three()
+    accel.build_index("t/", store=store)
+    for path in store.etags:
+        if "_accel" in path:
+            store.etags[path] = None
+    for cache in (None, accel.Cache(), accel.Cache(max_age=0)):
+        for listing in ("store", "index"):
+            found = accel.scan("t/", "x = 13", store=store, cache=cache, index="t/_accel", listing=listing)
+            assert found.to_table().num_rows == 1
+            assert found.metrics.catalog.total == 3
+    store.put("t/3.parquet", file(30))
+    with pytest.raises(accel.StoreError, match="no etag"):
+        accel.refresh_index("t/_accel", store=store)
