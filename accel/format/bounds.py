@@ -27,12 +27,12 @@ from accel.format.domain import (
     plain_type,
 )
 from accel.format.model import ColumnIndex, ColumnOrder, Encoding, FileMetadata, Leaf, Physical, SchemaElement
+from accel.format.packed import PackedMetadata, SharedMetadata, chunks_of_leaf
 from accel.format.schema import LogicalType
 from accel.format.writers import Doubts, doubts_about, miscounts_nulls
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
-    from accel.format.packed import PackedMetadata, SharedMetadata
 
 __all__ = [
     "agrees_with_chunk",
@@ -117,8 +117,6 @@ def joined_chunk_bounds(
 
     The files have one schema, and the same column order and doubts for this column.
     """
-    from accel.format.packed import chunks_of_leaf
-
     rows = np.concatenate([file.group_rows for file in files])
     columns = chunks_of_leaf(files, leaf_ordinal)
     blob, shift = files[0].footer, None

@@ -25,6 +25,7 @@ from accel.format.model import (
     ParquetSchema,
     SchemaElement,
 )
+from accel.format.row_group_batch import read_row_groups
 from accel.format.row_groups import LEAST_BYTES, GroupReader, RowGroups, build_chunks
 from accel.format.schema import build_schema, read_elements
 from accel.format.thrift import BINARY, I16, I64, LIST, STRUCT, ThriftReader
@@ -228,8 +229,6 @@ def _read_groups(reader: ThriftReader, elements: list[SchemaElement]) -> RowGrou
     leaves = sum(element.physical is not None for element in elements[1:])
     groups = None
     if count * leaves >= MIN_BATCH_CHUNKS:
-        from accel.format.footer_batch import read_row_groups
-
         groups = read_row_groups(reader, count, leaves)
     if groups is None:
         groups = RowGroups()

@@ -31,6 +31,7 @@ from accel.predicate.coerce import nearest_double, order_atom
 from accel.predicate.expr import Column, column_named
 from accel.predicate.kinds import Family, Kind, kind_of
 from accel.predicate.membership import array_keys, joined, list_keys, membership
+from accel.predicate.sql import name_sql, text_hint
 
 __all__ = [
     "Bound",
@@ -405,8 +406,6 @@ def _other_reading(column: Column, schema: pa.Schema) -> str | None:
     if len(column.path) > 1:
         if name not in schema.names:
             return None
-        from accel.predicate.sql import name_sql
-
         return f"the column of that name is {name_sql(Column((name,))) if is_text else repr(name)}"
     meant = column_named(name)
     if meant.head == 1:
@@ -426,9 +425,7 @@ def _as_text(name: str) -> str:
         return "null is NULL, after IS or IS NOT" if "o" in name else "write DOUBLE 'NaN'"
     if len(name) > 60:
         return "text stands in single quotes"
-    from accel.predicate.advice import text_advice
-
-    return text_advice(name)
+    return text_hint(name)
 
 
 def _ambiguous(column: Column, name: str) -> PredicateError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from accel.errors import PredicateError
+from accel.predicate.advice import compared_predicate, name_advice
 from accel.predicate.expr import (
     And,
     Column,
@@ -24,6 +25,7 @@ from accel.predicate.expr import (
 )
 from accel.predicate.fold import check_pattern, member_of
 from accel.predicate.literal import literal_value
+from accel.predicate.sql import to_sql
 
 __all__ = ["ColumnExpr", "Condition", "col"]
 
@@ -104,9 +106,7 @@ class Condition:
 
     def _compare(self, op: Op, other: object) -> Condition:
         """Raise an error: only columns can be compared."""
-        from accel.predicate.advice import compared_predicate
-
-        raise compared_predicate(self.expr, op, other)
+        raise compared_predicate(self.expr, op, other.expr if isinstance(other, Condition) else other)
 
     if not TYPE_CHECKING:  # mypy reports missing attributes by itself
 
@@ -114,8 +114,6 @@ class Condition:
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             # copy, pickle and the like look up the other names.
             if not name.startswith("_") and name != "expr":
-                from accel.predicate.advice import name_advice
-
                 message += f": {name_advice(name, is_column=isinstance(self, ColumnExpr))}"
             raise AttributeError(message, name=name, obj=self)
 
@@ -126,8 +124,6 @@ class Condition:
         )
 
     def __repr__(self) -> str:
-        from accel.predicate.sql import to_sql
-
         return f"<{to_sql(self.expr, max_values=20)}>"
 
 

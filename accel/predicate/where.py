@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from accel.errors import PredicateError
+from accel.predicate.column import Condition
 from accel.predicate.expr import (
     MAX_DEPTH,
     And,
@@ -28,9 +29,6 @@ from accel.predicate.expr import (
 from accel.predicate.fold import member_of
 from accel.predicate.literal import literal_value, shown
 from accel.predicate.parser import parse
-
-if TYPE_CHECKING:
-    from accel.predicate.column import Condition
 
 __all__ = [
     "Where",
@@ -58,8 +56,6 @@ def to_expr(where: Where) -> Expr | None:
         return parse(where)
     if isinstance(where, list | tuple):
         return from_dnf(where)
-    from accel.predicate.column import Condition
-
     expr = where.expr if isinstance(where, Condition) else where
     if not isinstance(expr, _NODES):
         kind = f"{type(expr).__module__}.{type(expr).__name__}".removeprefix("builtins.")
