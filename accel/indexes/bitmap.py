@@ -16,8 +16,8 @@ import numpy as np
 
 from accel.arrays import sort_distinct
 from accel.errors import IndexFormatError
-from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
-from accel.indexes.matrix import Matrix, distinct_cells, keys_per_block, write_matrix
+from accel.indexes.kind import ChunkValues, Level, Presence
+from accel.indexes.matrix import distinct_cells, keys_per_block
 from accel.indexes.native import (
     Tag,
     bits_of,
@@ -28,13 +28,12 @@ from accel.indexes.native import (
     hash_values,
     tag_of,
 )
-from accel.indexes.question import MANY_KEYS, LeafOp, LeafQuestion
-from accel.indexes.wire import (
-    BlobReader,
-    BlobWriter,
+from accel.indexes.parts import (
     Directory,
     IndexInParts,
-    check_part,
+    KeyedPart,
+    KeyedParts,
+    KindInParts,
     close_head,
     head_length,
     open_head,
@@ -42,26 +41,18 @@ from accel.indexes.wire import (
     seal_head,
     write_directory,
 )
+from accel.indexes.question import MANY_KEYS, LeafOp, LeafQuestion
+from accel.indexes.wire import BlobWriter
 from accel.predicate.prune import Evidence
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s, Uint64s
 
-__all__ = [
-    "Bitmap",
-    "BitmapHead",
-    "ParsedBitmap",
-    "Part",
-    "cut_parts",
-    "encode_head",
-    "join_bitmaps",
-    "keys_per_part",
-    "read_head",
-]
+__all__ = ["Bitmap", "ParsedBitmap", "join_bitmaps"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bitmap(IndexKind):
+class Bitmap(KindInParts):
     """Where each value of a column stands.
 
     Parameters
@@ -87,24 +78,15 @@ class Bitmap(IndexKind):
         """Start a new index."""
         return _Builder(self, level)
 
-    def head_bytes(self, data: bytes) -> int:
-        """The length of the head of an index: a reader needs the head before it knows which part to read."""
-        return head_length(data)
-
     def join(
         self, runs: Sequence[Callable[[int, int], bytes]], *, keep: Callable[[bytes], None]
     ) -> bytes | None:
         """Join the page indexes of all row groups into one of `joined_version`: see `join_bitmaps`."""
-
         return join_bitmaps(runs, keep=keep)
 
     def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedBitmap:
         """Read the head alone; `with_parts` adds the parts that a question needs."""
         return ParsedBitmap(head=self._head(data, level, units), parts={})
-
-    def parse(self, data: bytes, *, level: Level, units: int) -> ParsedBitmap:
-        head = self.parse_head(data[: head_length(data)], level=level, units=units)
-        return head.with_all_parts(data)
 
     def _head(self, data: bytes, level: Level, units: int) -> BitmapHead:
         head = read_head(data, rows=units if level is Level.ROW_RANGE else 0)
@@ -177,16 +159,14 @@ class _Builder:
         units = self.units
         keys, cells = self._cells()
         counts = np.bincount(cells % units, minlength=units) if units else np.zeros(0, np.int64)
-        step = keys_per_part(len(keys), units)
-        cut = list(cut_parts(keys, cells, step=step, units=units))
-        sizes, parts = [high - low for low, high, _ in cut], [part for *_, part in cut]
+        directory, parts = _PARTS.cut(keys, cells, step=keys_per_part(len(keys), units), units=units)
         return encode_head(
             Presence(self.null, self.value),
             range_rows=self.range_rows,
             tag=self.tag,
             exact=self.exact,
             counts=counts,
-            directory=Directory.of(keys[::step], np.array(sizes, np.int64), parts),
+            directory=directory,
         ) + b"".join(parts)
 
     def _cells(self) -> tuple[Uint64s, Int64s]:
@@ -210,6 +190,7 @@ class _Builder:
 
 _MAGIC = b"AIBm"
 _JOINED_MAGIC = b"AIBj"
+_PARTS = KeyedParts(b"AIBp", "<u8")
 _LEAST_PART, _MOST_PART = 64, 4096
 
 
@@ -308,58 +289,16 @@ def read_head(data: bytes, *, rows: int) -> BitmapHead:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """A run of keys, and the units that hold each."""
-
-    MAGIC: ClassVar[bytes] = b"AIBp"
-
-    keys: Uint64s
-    matrix: Matrix
-
-    @classmethod
-    def read(cls, data: memoryview, head: BitmapHead, number: int) -> Part:
-        """Read a part; raises IndexFormatError for bytes that are not the part that the head describes."""
-        check_part(data, head.directory.checksums[number])
-        blob = BlobReader(data, cls.MAGIC)
-        count = int(head.directory.sizes[number])
-        keys = blob.array(count, "<u8")
-        matrix = Matrix.read(blob, keys=count, units=len(head.presence))
-        blob.end()
-        if keys[0] != head.directory.first_keys[number] or bool((keys[1:] <= keys[:-1]).any()):
-            raise IndexFormatError("a part of a bitmap index has keys out of order")
-        return cls(keys, matrix)
-
-    @classmethod
-    def write(cls, keys: Uint64s, cells: Int64s, *, units: int) -> bytes:
-        """The bytes of some keys, and of the cells of their matrix that are set, both ascending."""
-        out = BlobWriter(cls.MAGIC)
-        out.array(keys, "<u8")
-        write_matrix(out, cells, keys=len(keys), units=units)
-        return out.bytes()
-
-
-def cut_parts(keys: Uint64s, cells: Int64s, *, step: int, units: int) -> Iterator[tuple[int, int, bytes]]:
-    """The parts of a matrix, `step` keys each but for the last: the places of the first key and after the last, the bytes.
-
-    `cells` are those of the matrix that are set, ascending.
-    """
-    for low in range(0, len(keys), step):
-        high = min(low + step, len(keys))
-        a, b = np.searchsorted(cells, (low * units, high * units))
-        yield low, high, Part.write(keys[low:high], cells[a:b] - low * units, units=units)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class ParsedBitmap(IndexInParts):
     """A bitmap index, or its head and some of its parts."""
 
     head: BitmapHead
-    parts: Mapping[int, Part]
+    parts: Mapping[int, KeyedPart]
 
     @property
     def nbytes(self) -> int:
         own = self.head.length + 16 * len(self.head.counts) + 512
-        return own + sum(part.matrix.nbytes + part.keys.nbytes for part in self.parts.values())
+        return own + sum(part.nbytes for part in self.parts.values())
 
     @property
     def group_units(self) -> Int64s | None:
@@ -376,8 +315,8 @@ class ParsedBitmap(IndexInParts):
         keys = self._keys(question)
         return [] if keys is None else sort_distinct(self.head.directory.part_of(keys)).tolist()
 
-    def read_part(self, number: int, data: memoryview) -> Part:
-        return Part.read(data, self.head, number)
+    def read_part(self, number: int, data: memoryview) -> KeyedPart:
+        return _PARTS.read(data, self.head.directory, number, units=len(self.head.presence))
 
     def _keys(self, question: LeafQuestion) -> Uint64s | None:
         if question.op not in (LeafOp.EQ, LeafOp.IN) or question.tag is not self.head.tag:
@@ -453,11 +392,10 @@ def join_bitmaps(runs: Sequence[Read], *, keep: Callable[[bytes], None]) -> byte
     step = keys_per_part(at_most, units)
     placed: list[Directory] = []
     for keys, cells in _merged(runs, heads, groups):
-        for low, high, part in cut_parts(keys, cells, step=step, units=units):
+        directory, parts = _PARTS.cut(keys, cells, step=step, units=units)
+        for part in parts:
             keep(part)
-            # A copy, so that it does not keep the array of keys alive.
-            first = keys[low : low + 1].copy()
-            placed.append(Directory.of(first, np.array([high - low], np.int64), [part]))
+        placed.append(directory)
     return encode_head(
         Presence.joined([head.presence for head in heads]),
         range_rows=0,
@@ -536,7 +474,8 @@ class _Run:
 
     def _part(self, number: int) -> tuple[Uint64s, Int64s]:
         begin, end = self._spans[number]
-        part = Part.read(memoryview(self._read(begin, end)), self._head, number)
+        data = memoryview(self._read(begin, end))
+        part = _PARTS.read(data, self._head.directory, number, units=len(self._head.presence))
         rows, units = part.matrix.cells()
         if not len(rows) or int(rows[-1]) >= len(part.keys):
             raise IndexFormatError("a part of a bitmap index has keys that stand nowhere")

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from accel.arrays import sort_distinct
 from accel.errors import IndexFormatError
 from accel.format.bloom import SALT
-from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
+from accel.indexes.kind import ChunkValues, Level, Presence
 from accel.indexes.matrix import distinct_cells
 from accel.indexes.native import (
     Coded,
@@ -31,37 +31,21 @@ from accel.indexes.native import (
     hash_values,
     tag_of,
 )
+from accel.indexes.parts import IndexInParts, KindInParts, check_part, close_head, open_head, seal_head
 from accel.indexes.question import MANY_KEYS, LeafOp, LeafQuestion
-from accel.indexes.wire import (
-    BlobWriter,
-    IndexInParts,
-    check_part,
-    close_head,
-    head_length,
-    open_head,
-    seal_head,
-)
+from accel.indexes.wire import BlobWriter
 from accel.predicate.prune import Evidence
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s, Uint64s
 
-__all__ = [
-    "MOST_PARTS",
-    "WORDS",
-    "Bloom",
-    "BloomHead",
-    "ParsedBloom",
-    "bit_places",
-    "encode_bloom",
-    "read_head",
-]
+__all__ = ["Bloom", "ParsedBloom"]
 
 _PART_BYTES = 16 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bloom(IndexKind):
+class Bloom(KindInParts):
     """Bloom filters of the pages of a high-cardinality column.
 
     Parameters
@@ -85,17 +69,9 @@ class Bloom(IndexKind):
         """Start a new index."""
         return _Builder(self.fpp, level)
 
-    def head_bytes(self, data: bytes) -> int:
-        """The length of the head of an index: a reader needs the head before it knows which part to read."""
-        return head_length(data)
-
     def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedBloom:
         """Read the head alone; `with_parts` adds the parts that a question needs."""
         return ParsedBloom(read_head(data, units), {})
-
-    def parse(self, data: bytes, *, level: Level, units: int) -> ParsedBloom:
-        head = self.parse_head(data[: head_length(data)], level=level, units=units)
-        return head.with_all_parts(data)
 
     @property
     def params(self) -> Mapping[str, Any]:

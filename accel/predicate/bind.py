@@ -119,7 +119,6 @@ _PLAIN: dict[ast.Op, tuple[Order, bool]] = {
     ast.Op.NOT_DISTINCT: (Order.EQ, False),
     ast.Op.DISTINCT: (Order.EQ, True),
 }
-_MIRRORED = {ast.Op.LT: ast.Op.GT, ast.Op.LE: ast.Op.GE, ast.Op.GT: ast.Op.LT, ast.Op.GE: ast.Op.LE}
 
 
 class _Binder:
@@ -189,7 +188,7 @@ class _Binder:
     def compare(self, expr: ast.Compare) -> Node:
         op, left, right = expr.op, expr.left, expr.right
         if isinstance(left, ast.Literal):
-            op, left, right = _MIRRORED.get(op, op), right, left
+            op, left, right = op.mirrored, right, left
         if isinstance(left, ast.Literal):
             raise PredicateError("a comparison without a column", position=expr.position)
         if isinstance(right, ast.Column):

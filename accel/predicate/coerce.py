@@ -22,6 +22,7 @@ from accel.predicate.literal import (
     nanos_of_date,
     nanos_of_instant,
     nanos_of_time,
+    shown,
     time_from_text,
     timestamp_from_text,
 )
@@ -264,11 +265,8 @@ def _hint(value: Value, family: Family) -> str | None:
 
 
 def _refusal(value: Value, kind: Kind, where: str, position: int) -> PredicateError:
-    shown = repr(value)
-    if len(shown) > 60:
-        shown = shown[:57] + "..."
     return PredicateError(
-        f"{where} cannot be compared with {shown}",
+        f"{where} cannot be compared with {shown(value)}",
         position=position,
         hint=_hint(value, kind.family),
     )

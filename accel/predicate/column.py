@@ -236,7 +236,7 @@ class ColumnExpr(Condition):
             right = other.expr
         elif isinstance(other, Condition):
             # Python calls the column's method first, on whichever side it is.
-            return other._compare(_MIRRORED.get(op, op), self)
+            return other._compare(op.mirrored, self)
         else:
             right = Literal(literal_value(other))
         return Condition(Compare(op, self.expr, right))
@@ -250,9 +250,6 @@ class ColumnExpr(Condition):
         except ValueError as error:
             raise PredicateError(str(error)) from None
         return Condition(Like(self.expr, str(value), ignore_case))
-
-
-_MIRRORED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}
 
 
 def _condition(value: object, operator: str) -> Condition:

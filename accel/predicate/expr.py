@@ -61,6 +61,14 @@ class Op(enum.StrEnum):
     DISTINCT = "IS DISTINCT FROM"
     NOT_DISTINCT = "IS NOT DISTINCT FROM"
 
+    @property
+    def mirrored(self) -> Op:
+        """The operator for exchanged sides."""
+        return _MIRRORED.get(self, self)
+
+
+_MIRRORED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}
+
 
 @dataclass(frozen=True, slots=True)
 class Ticks:

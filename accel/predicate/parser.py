@@ -34,6 +34,7 @@ from accel.predicate.literal import TYPE_WORDS, number_from_text, typed_from_tex
 from accel.predicate.sql import OPERATOR_WORDS, name_sql, text_hint
 
 __all__ = [
+    "COMPARISONS",
     "Token",
     "parse",
     "tokenize",
@@ -204,8 +205,7 @@ _AFTER = {
 
 _CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
 
-
-_OPS = {
+COMPARISONS = {
     "=": Op.EQ,
     "==": Op.EQ,
     "<>": Op.NE,
@@ -362,7 +362,7 @@ class _Parser:
         if not isinstance(left, Column | Literal):
             return left
         token = self._tokens[self._index]
-        op = _OPS.get(token.word)
+        op = COMPARISONS.get(token.word)
         if op is not None:
             self._index += 1
             return self._compared(op, left, self._right(), token.position)

@@ -20,7 +20,6 @@ from accel.predicate.expr import (
     Like,
     Literal,
     Not,
-    Op,
     Or,
     column_of,
     depth_of,
@@ -28,7 +27,7 @@ from accel.predicate.expr import (
 )
 from accel.predicate.fold import member_of
 from accel.predicate.literal import literal_value, shown
-from accel.predicate.parser import parse
+from accel.predicate.parser import COMPARISONS, parse
 
 __all__ = [
     "Where",
@@ -68,15 +67,7 @@ def to_expr(where: Where) -> Expr | None:
     return expr
 
 
-_OPS = {
-    "=": Op.EQ,
-    "==": Op.EQ,
-    "!=": Op.NE,
-    "<": Op.LT,
-    "<=": Op.LE,
-    ">": Op.GT,
-    ">=": Op.GE,
-}
+_OPS = {sign: op for sign, op in COMPARISONS.items() if sign != "<>"}
 
 
 def from_dnf(filters: Sequence[Any]) -> Expr:
