@@ -1,8 +1,8 @@
 """`ngram`: the trigrams (runs of three bytes) of a column's text, and the pages that have each.
 
 It answers LIKE and ILIKE with a literal run of three bytes or more, EQ, IN, and IS NULL by flags. Text is folded by
-`str.casefold`, so that all texts that ILIKE takes as equal are equal. It costs 4 bytes for each trigram that occurs, and about
-2 for each page that has it: for words of many kinds a tenth to a half of the compressed text.
+`str.casefold`, so that all texts that ILIKE treats as equal are equal. It costs 4 bytes for each trigram that occurs,
+and about 2 for each page that has it: for varied words a tenth to a half of the compressed text.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _PART_KEYS = 512
 _GRAMS = 1 << 24
 """The number of trigrams of bytes."""
 _MANY_KEYS = 100
-"""An IN of more values is not looked up: each value takes a lookup for every trigram in it."""
+"""An IN of more values is not looked up, since each value takes a lookup for every trigram in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Ngram(KindInParts):
         return ParsedNgram(_read_head(data, units), {})
 
     def shortcoming(self, data: bytes, *, units: int) -> str | None:
-        """Why an index, of which this is all or the head, rules nothing out but nulls; None where it does more."""
+        """Return why an index prunes by nulls only; None where it does more. `data` is the whole index or its head."""
         head = _read_head(data[: head_length(data)], units)
         values = head.presence.value
         return _OPAQUE if bool(values.any()) and bool(head.opaque[values].all()) else None
@@ -88,7 +88,7 @@ class _Builder:
         self.presence: list[Presence] = []
         self.opaque: list[bool] = []
         self.found: list[Uint32s] = []
-        """The runs of each unit, ascending."""
+        """The trigrams of each unit, ascending."""
         self.seen = np.zeros(_GRAMS, bool)
 
     def add(self, chunk: ChunkValues) -> None:
@@ -104,7 +104,7 @@ class _Builder:
                 width=len(coded.values),
                 height=1,
             )
-            # What is no text, or not in this Python's Unicode, may match in ways that folding does not foresee.
+            # Invalid text, and text outside of this Python's Unicode, may match in ways that folding does not foresee.
             folded = fold_all(coded.values.take(from_numpy(present)).to_pylist())
             self.found.append(self._distinct(_grams(folded or [])))
             self.opaque.append(folded is None)
@@ -141,7 +141,7 @@ class _Builder:
 
 
 def _grams(texts: list[bytes]) -> Uint32s:
-    """The trigrams within each text, with repeats."""
+    """Return the trigrams within each text, with repeats."""
     data = np.frombuffer(b"".join(texts), np.uint8).astype(np.uint32)
     if len(data) < 3:
         return np.zeros(0, np.uint32)
@@ -158,12 +158,12 @@ def _grams(texts: list[bytes]) -> Uint32s:
 class _Head:
     presence: Presence
     opaque: Bools
-    """Units whose text is not UTF-8, or may fold otherwise in a later Unicode: anything may match there."""
+    """Units where anything may match: their text is not UTF-8, or a later Unicode may fold it differently."""
     directory: Directory
     length: int
 
     def spans(self) -> list[tuple[int, int]]:
-        """The parts as half-open ranges of the whole index's bytes."""
+        """Return the parts as half-open ranges of the whole index's bytes."""
         return self.directory.spans(self.length)
 
 
@@ -178,7 +178,7 @@ def _read_head(data: bytes, units: int) -> _Head:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParsedNgram(IndexInParts):
-    """Trigrams read back, or the head and some of the parts."""
+    """A parsed ngram index: the head, and some or all parts."""
 
     head: _Head
     parts: Mapping[int, KeyedPart]
@@ -215,7 +215,7 @@ class ParsedNgram(IndexInParts):
         return presence.evidence(hit | self.head.opaque)
 
     def _runs(self, question: LeafQuestion) -> list[list[bytes]] | None:
-        """Lists of texts, of which a value that passes contains all of one; None where the index cannot say."""
+        """Return lists of texts: a passing value contains all texts of one list. None where the index cannot tell."""
         if question.tag is not Tag.BYTES:
             return None
         if question.op is LeafOp.LIKE and question.pattern is not None:
@@ -225,7 +225,7 @@ class ParsedNgram(IndexInParts):
         return None
 
     def _having(self, runs: list[bytes]) -> Bools | None:
-        """Units that have every trigram of the runs; None where a part is not here."""
+        """Return the units that have every trigram of the runs; None where a part was not read."""
         wanted = sort_distinct(_grams(runs))
         out = np.ones(len(self.head.presence), bool)
         numbers = self.head.directory.part_of(wanted.astype(np.uint64))
@@ -253,5 +253,5 @@ class ParsedNgram(IndexInParts):
 
 
 def _settled(texts: Iterable[bytes]) -> list[bytes]:
-    """The folded texts; those that another Unicode may fold otherwise are left out."""
+    """Return the folded texts, without those that another Unicode may fold differently."""
     return [folded for folded in map(fold_settled, texts) if folded is not None]

@@ -40,7 +40,7 @@ __all__ = [
 
 
 def seal_head(magic: bytes, body: BlobWriter) -> bytes:
-    """A head: magic, u32 length of it all, the body, and XXH64 of what stands before."""
+    """Return a head: magic, u32 length of the whole head, the body, and XXH64 of everything before."""
     import xxhash
 
     rest = body.bytes()
@@ -49,12 +49,12 @@ def seal_head(magic: bytes, body: BlobWriter) -> bytes:
 
 
 def head_length(data: bytes) -> int:
-    """The length of the head of an index that was built."""
+    """Return the length of the head of an index that was built."""
     return int.from_bytes(data[4:8], "little")
 
 
 def open_head(data: bytes | memoryview, magic: bytes) -> BlobReader:
-    """Check a head, and give a reader of its body.
+    """Check a head; return a reader of its body.
 
     Raises
     ------
@@ -79,18 +79,18 @@ def close_head(blob: BlobReader) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Directory:
-    """Where the parts are; each has a run of ascending keys."""
+    """The locations of the parts, each of which has a run of ascending keys."""
 
     first_keys: Uint64s
     sizes: Int64s
-    """Keys of each part."""
+    """The number of keys of each part."""
     ends: Int64s
-    """Where each part ends, counted from the end of the head."""
+    """The end of each part, counted from the end of the head."""
     checksums: Uint64s
 
     @classmethod
     def of(cls, first_keys: Uint64s, sizes: Int64s, parts: Iterable[bytes]) -> Directory:
-        """The directory of these parts, in their order."""
+        """Make the directory of these parts, in their order."""
         import xxhash
 
         stored = list(parts)
@@ -100,7 +100,7 @@ class Directory:
 
     @classmethod
     def joined(cls, some: Sequence[Directory]) -> Directory:
-        """The directory of all their parts, one directory after the other."""
+        """Concatenate directories."""
         before = np.cumsum([0, *(one.length for one in some)], dtype=np.int64)
         return cls(
             np.concatenate([np.zeros(0, np.uint64), *(one.first_keys for one in some)]),
@@ -124,17 +124,17 @@ class Directory:
         return int(self.ends[-1]) if len(self.ends) else 0
 
     def spans(self, start: int) -> list[tuple[int, int]]:
-        """The parts as half-open ranges, of which the first begins at `start`."""
+        """Return the parts as half-open ranges, of which the first begins at `start`."""
         edges = np.concatenate(([0], self.ends)) + start
         return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
 
     def part_of(self, keys: Uint64s) -> Int64s:
-        """The part that each key would stand in; -1 before the first."""
+        """Return the number of the part that may have each key; -1 for a key before the first part."""
         return np.searchsorted(self.first_keys, keys, "right") - 1
 
 
 def write_directory(out: BlobWriter, directory: Directory) -> None:
-    """A u32 number of parts, then for all of them: first keys, sizes, ends, checksums."""
+    """Write a u32 number of parts, then the first keys, sizes, ends and checksums of all parts."""
     out.u32(len(directory))
     out.array(directory.first_keys, "<u8")
     out.array(directory.sizes, "<u4")
@@ -213,7 +213,7 @@ class KeyedParts:
 
 
 class KindInParts(IndexKind):
-    """What the kinds of accel's own have in common whose indexes are read in parts."""
+    """A kind whose indexes are `IndexInParts`."""
 
     def parse_head(self, data: bytes, *, level: Level, units: int) -> IndexInParts:
         """Read the head alone; `with_parts` adds the parts that a question needs."""
@@ -230,48 +230,39 @@ class KindInParts(IndexKind):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexInParts(ParsedIndex):
-    """An index whose head is read, and of whose parts some are.
+    """An index whose head was read, and perhaps some of its parts.
 
-    A subclass says which parts answer a question, and reads one. Its head has `length`, in bytes, and `spans()`.
+    A subclass names the parts that a question needs, and reads one. Its head has `length`, in bytes, and `spans()`.
     """
 
     head: Any
     parts: Mapping[int, Any]
-    """The parts that are read, by number."""
+    """The parts that were read, by number."""
 
     def part_numbers(self, question: LeafQuestion) -> Iterable[int]:
-        """The numbers of the parts that a question needs; negative ones stand for no part."""
+        """Return the numbers of the parts that a question needs; negative ones stand for no part."""
         raise NotImplementedError
 
     def read_part(self, number: int, data: memoryview) -> Any:
-        """Read one part. Raises IndexFormatError for bytes that are not that part."""
+        """Read a part; raises IndexFormatError for bytes that are not this part."""
         raise NotImplementedError
 
     def wants(self, question: LeafQuestion) -> list[tuple[int, int]]:
-        """The byte ranges of the parts that the question needs and that are not read yet."""
+        """Return the byte ranges of the parts that the question needs and that were not read yet."""
         spans = self.head.spans()
         numbers = self.part_numbers(question)
         return [spans[number] for number in numbers if number >= 0 and number not in self.parts]
 
     def with_parts(self, found: Mapping[tuple[int, int], memoryview]) -> Self:
-        """The same index with more parts, each by the range that `wants` gave.
-
-        Raises
-        ------
-        IndexFormatError
-            A part does not verify.
-        """
+        """Return the index with more parts, by range; raises IndexFormatError where one does not verify."""
         numbers = {span: number for number, span in enumerate(self.head.spans())}
         more = {numbers[span]: self.read_part(numbers[span], data) for span, data in found.items()}
         return dataclasses.replace(self, parts={**self.parts, **more})
 
     def with_all_parts(self, data: bytes) -> Self:
-        """The same index with every part, from the bytes of all of it.
+        """Return the index with every part, from all of its bytes.
 
-        Raises
-        ------
-        IndexFormatError
-            The bytes are not as long as the head says, or a part does not verify.
+        Raises IndexFormatError where their length is not the head's, or a part does not verify.
         """
         spans = self.head.spans()
         if len(data) != (spans[-1][1] if spans else self.head.length):

@@ -26,7 +26,7 @@ __all__ = [
 
 
 class BlobWriter:
-    """Appends fields one after the other, after four bytes of magic."""
+    """Appends fields to four bytes of magic."""
 
     def __init__(self, magic: bytes) -> None:
         self._parts = [magic]
@@ -38,15 +38,15 @@ class BlobWriter:
         self._parts.append(value.to_bytes(8, "little"))
 
     def array(self, values: npt.NDArray[Any], dtype: str) -> None:
-        """Numbers; the reader must know how many."""
+        """Append numbers, whose count the reader must know."""
         self._parts.append(np.ascontiguousarray(values, dtype).tobytes())
 
     def flags(self, flags: Bools) -> None:
-        """One bit each, the lowest first, filled up with zeros."""
+        """Append one bit for each flag, the lowest first, padded with zeros."""
         self._parts.append(np.packbits(flags, bitorder="little").tobytes())
 
     def block(self, data: bytes) -> None:
-        """A u32 length and the bytes."""
+        """Append a u32 length and the bytes."""
         self.u32(len(data))
         self._parts.append(data)
 
@@ -55,7 +55,7 @@ class BlobWriter:
         self.flags(presence.value)
 
     def values(self, values: pa.Array) -> None:
-        """A uniform array without nulls: u32 tag, u32 count, then the values (BYTES: u32 ends, then all bytes)."""
+        """Append a uniform array without nulls: u32 tag, u32 count, values (BYTES: u32 ends, then all bytes)."""
         tag = tag_of(values.type)
         if tag is None:
             raise TypeError(f"{values.type} is no stored type")
@@ -109,13 +109,13 @@ class BlobReader:
         return int.from_bytes(self.take(8), "little")
 
     def units(self, expected: int) -> None:
-        """Take a u32, which must be the expected number of units."""
+        """Read a u32, which must be the expected number of units."""
         found = self.u32()
         if found != expected:
             raise IndexFormatError(f"an index is of {found} units where {expected} are")
 
     def array(self, count: int, dtype: str) -> npt.NDArray[Any]:
-        """A view of that many numbers."""
+        """Read that many numbers, as a view."""
         raw = self.take(count * np.dtype(dtype).itemsize)
         return np.frombuffer(raw, dtype, count)
 

@@ -156,7 +156,7 @@ def _operand_json(operand: Operand) -> Any:
 
 
 def _value_json(value: Value) -> Any:
-    """Use JSON's null, booleans, integers and strings, and [tag, text] for other values."""
+    """Return null, booleans, integers and strings as JSON has them, and other values as [tag, text]."""
     match value:
         case None | bool() | int() | str():
             return value

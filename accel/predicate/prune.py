@@ -359,15 +359,15 @@ class Claims:
         return self.plain | self.nan
 
     def below(self, test: Callable[[Values], Any]) -> Bools:
-        """Where the lower bound passes, or is unknown."""
+        """Return where the lower bound passes, or is unknown."""
         return self._may(self.has_lower, self.lower, test)
 
     def above(self, test: Callable[[Values], Any]) -> Bools:
-        """Where the upper bound passes, or is unknown."""
+        """Return where the upper bound passes, or is unknown."""
         return self._may(self.has_upper, self.upper, test)
 
     def single(self, point: Any) -> Bools:
-        """Where both bounds are this value."""
+        """Return where both bounds are this value."""
         if self.bounded:
             return np.asarray((self.lower == point) & (self.upper == point), bool)
         same = where_flagged(self.has_lower, self.lower, test=lambda low: low == point)
