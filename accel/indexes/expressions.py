@@ -111,10 +111,7 @@ class Expression(enum.StrEnum):
 def output_type(expression: Expression, kind: pa.DataType) -> pa.DataType:
     """Return the type of an expression over a column.
 
-    Raises
-    ------
-    SchemaMismatchError
-        The expression does not apply to the type.
+    Raises SchemaMismatchError where the expression does not apply to the type.
     """
     if expression is Expression.VALUE:
         return kind
@@ -216,10 +213,7 @@ class Member:
 def split_members(text: str) -> tuple[str, ...]:
     """Split a list of members into the text of each.
 
-    Raises
-    ------
-    ValueError
-        Parentheses or quotes do not match.
+    Raises ValueError where parentheses or quotes do not match.
     """
     found, depth, begun, at = [], 0, 0, 0
     while at < len(text):

@@ -54,10 +54,8 @@ def encode_bitmap(members: npt.NDArray[np.uint32]) -> bytes:
 def decode_bitmap(data: memoryview, *, limit: int) -> BitMap:
     """Read a set whose members are all below `limit`.
 
-    Raises
-    ------
-    IndexFormatError
-        The bytes are not exactly one roaring bitmap, or it has a member at or above the limit.
+    Raises IndexFormatError where the bytes are not exactly one roaring bitmap, or it has a member at or above
+    the limit.
     """
     from pyroaring import BitMap
 

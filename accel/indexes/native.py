@@ -107,10 +107,7 @@ def uniform(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Convert values to one of seven types: int64, uint64, decimal128(38, 0), decimal256(76, 0), double,
     binary or large_binary, bool. Dictionaries are decoded.
 
-    Raises
-    ------
-    SchemaMismatchError
-        The type has no order: lists, structs, intervals, null.
+    Raises SchemaMismatchError where the type has no order: lists, structs, intervals, null.
     """
     array = whole(array)
     tag = tag_of(array.type)

@@ -56,10 +56,7 @@ def head_length(data: bytes) -> int:
 def open_head(data: bytes | memoryview, magic: bytes) -> BlobReader:
     """Check a head; return a reader of its body.
 
-    Raises
-    ------
-    IndexFormatError
-        The magic, the length or the checksum is wrong.
+    Raises IndexFormatError where the magic, the length or the checksum is wrong.
     """
     import xxhash
 

@@ -75,10 +75,7 @@ def encode(expr: Expr) -> bytes:
 def decode(data: bytes) -> Expr:
     """Decode a predicate that `encode` wrote.
 
-    Raises
-    ------
-    PredicateError
-        The bytes are damaged, of another version, or describe no predicate.
+    Raises PredicateError where the bytes are damaged, of another version, or describe no predicate.
     """
     view = memoryview(data)
     if len(view) < _HEADER.size or bytes(view[:4]) != _MAGIC:

@@ -234,10 +234,7 @@ def columns_of(expr: Expr) -> Iterator[Column]:
 def column_of(path: Sequence[str], *, head: int = 1, whole_first: bool = False, position: int = -1) -> Column:
     """Make a column of these names; parser, builder and filter lists all use this.
 
-    Raises
-    ------
-    PredicateError
-        A name has a lone surrogate.
+    Raises PredicateError where a name has a lone surrogate.
     """
     column = Column(tuple(path), head, whole_first and head > 1, position)
     try:

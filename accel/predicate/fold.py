@@ -148,10 +148,7 @@ def member_of(column: Column, values: object) -> InList | InArray:
     Arrow arrays, objects that export one, numpy arrays of numbers or timestamps, and lists of more than
     `MAX_LIST` values of one type become an Arrow array.
 
-    Raises
-    ------
-    PredicateError
-        `values` is no collection, or one of them cannot be a literal.
+    Raises PredicateError where `values` is no collection, or one of them cannot be a literal.
     """
     array = _as_array(values)
     if array is not None:

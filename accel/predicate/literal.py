@@ -51,10 +51,8 @@ _NUMPY_NANOS = {
 def literal_value(value: object) -> Value:
     """Convert a Python, numpy, pandas or pyarrow scalar exactly to a literal.
 
-    Raises
-    ------
-    PredicateError
-        The value has no literal form (a duration, a list, a struct, a time with a zone, ...).
+    Raises PredicateError where the value has no literal form (a duration, a list, a struct, a time with a
+    zone, ...).
     """
     kind = type(value)
     if value is None or kind is bool:

@@ -242,10 +242,8 @@ _CLAUSE = r"\s*(?:select|where)\s+[\w\"*]"
 def parse(text: str) -> Expr:
     """Parse a predicate.
 
-    Raises
-    ------
-    PredicateError
-        The text does not parse; the error has the text and the position of the unexpected character.
+    Raises PredicateError where the text does not parse, which has the text and the position of the unexpected
+    character.
     """
     try:
         return _Parser(text).whole()

@@ -44,10 +44,8 @@ _NODES = (And, Column, Compare, Constant, InArray, InList, IsNull, Like, Not, Or
 def to_expr(where: Where) -> Expr | None:
     """Convert a `where` to the tree; None keeps every row.
 
-    Raises
-    ------
-    PredicateError
-        The `where` does not parse, is nested too deeply, or has a type that is not supported.
+    Raises PredicateError where the `where` does not parse, is nested too deeply, or has a type that is not
+    supported.
     """
     if where is None:
         return None
