@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 MAGIC = b"PAR1"
-AMONG_OTHERS = "Of a directory that holds other files too, name dir/*.parquet, or dir/**/*.parquet"
+AMONG_OTHERS = "For a directory with other files too, name dir/*.parquet, or dir/**/*.parquet"
 """The hint for a file of a directory that is no Parquet file."""
 TOC_KEY = "accel.indexes"
 """The footer key of a file's indexes, which `format.embedded` reads."""
