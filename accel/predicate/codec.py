@@ -35,9 +35,9 @@ from accel.predicate.expr import (
     Or,
     Ticks,
     Value,
+    check_pattern,
     depth_of,
 )
-from accel.predicate.fold import check_pattern
 from accel.predicate.literal import (
     date_from_text,
     literal_value,

@@ -19,11 +19,12 @@ from accel.predicate.expr import (
     Op,
     Operand,
     Or,
+    check_pattern,
     column_named,
     column_of,
     join,
 )
-from accel.predicate.fold import check_pattern, member_of
+from accel.predicate.in_list import member_of
 from accel.predicate.literal import literal_value
 from accel.predicate.sql import to_sql
 

@@ -36,6 +36,7 @@ __all__ = [
     "Op",
     "Or",
     "Ticks",
+    "check_pattern",
     "column_named",
     "column_of",
     "columns_of",
@@ -173,6 +174,12 @@ class Like:
     pattern: str
     ignore_case: bool = False
     position: int = field(default=-1, compare=False)
+
+
+def check_pattern(pattern: str) -> None:
+    """Raise ValueError for a LIKE pattern that ends within an escape."""
+    if pattern.endswith("\\") and (len(pattern) - len(pattern.rstrip("\\"))) % 2:
+        raise ValueError("the pattern ends with a backslash that escapes nothing; write two")
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,12 +25,13 @@ from accel.predicate.expr import (
     Operand,
     Or,
     Value,
+    check_pattern,
     column_of,
     depth_of,
     join,
 )
-from accel.predicate.fold import check_pattern, compare_values, list_member
-from accel.predicate.literal import TYPE_WORDS, number_from_text, typed_from_text
+from accel.predicate.in_list import list_member
+from accel.predicate.literal import TYPE_WORDS, compare_values, number_from_text, typed_from_text
 from accel.predicate.sql import OPERATOR_WORDS, name_sql, text_hint
 
 __all__ = [

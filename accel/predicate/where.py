@@ -25,7 +25,7 @@ from accel.predicate.expr import (
     depth_of,
     join,
 )
-from accel.predicate.fold import member_of
+from accel.predicate.in_list import member_of
 from accel.predicate.literal import literal_value, shown
 from accel.predicate.parser import COMPARISONS, parse
 

@@ -31,7 +31,7 @@ from accel.predicate.expr import (
     column_of,
     depth_of,
 )
-from accel.predicate.fold import member_of
+from accel.predicate.in_list import member_of
 from accel.predicate.parser import Token, parse, tokenize
 
 A, B, C = (column_of([name]) for name in "abc")
