@@ -87,10 +87,7 @@ class BloomState:
 def parse_bloom_header(data: Buffer) -> BloomHeader:
     """Read a BloomFilterHeader from the start of `data`.
 
-    Raises
-    ------
-    IndexFormatError
-        The header does not parse, or its algorithm, hash or compression is unknown.
+    Raises IndexFormatError where the header does not parse, or its algorithm, hash or compression is unknown.
     """
     try:
         fields, length = read_struct(data)

@@ -24,15 +24,15 @@ from accel.format.domain import (
     RawType,
     bound_encoding,
     decode_bounds,
-    plain_type,
+    storage_type,
 )
 from accel.format.model import ColumnIndex, ColumnOrder, Encoding, FileMetadata, Leaf, Physical, SchemaElement
+from accel.format.packed import PackedMetadata, SharedMetadata, chunks_of_leaf
 from accel.format.schema import LogicalType
 from accel.format.writers import Doubts, doubts_about, miscounts_nulls
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
-    from accel.format.packed import PackedMetadata, SharedMetadata
 
 __all__ = [
     "agrees_with_chunk",
@@ -100,14 +100,14 @@ def chunk_bounds(metadata: FileMetadata, leaf_ordinal: int, *, arrow_type: pa.Da
         One unit a row group. The domain is NONE where this reader does not support the pair of Parquet
         and Arrow types; the counts are valid even then. For repeated columns nothing is claimed.
     """
-    chunks = metadata.chunks
-
-    def column(name: str) -> npt.NDArray[Any]:
-        found: npt.NDArray[Any] = getattr(chunks, name)[:, leaf_ordinal]
-        return found
-
-    stored = _Statistics(metadata.group_rows, column, metadata.footer)
+    stored = _Statistics(metadata.group_rows, _chunk_column(metadata, leaf_ordinal), metadata.footer)
     return _chunk_bounds(metadata, leaf_ordinal, stored, arrow_type)
+
+
+def _chunk_column(metadata: FileMetadata, leaf_ordinal: int) -> Callable[[str], npt.NDArray[Any]]:
+    """Return a function that returns a leaf's column of the ChunkTable by its name."""
+    chunks = metadata.chunks
+    return lambda name: getattr(chunks, name)[:, leaf_ordinal]
 
 
 def joined_chunk_bounds(
@@ -117,8 +117,6 @@ def joined_chunk_bounds(
 
     The files have one schema, and the same column order and doubts for this column.
     """
-    from accel.format.packed import chunks_of_leaf
-
     rows = np.concatenate([file.group_rows for file in files])
     columns = chunks_of_leaf(files, leaf_ordinal)
     blob, shift = files[0].footer, None
@@ -185,24 +183,17 @@ def _is_all_null_with_bounds(column: Callable[[str], npt.NDArray[Any]], rows: In
 
 def null_counts(metadata: FileMetadata, leaf_ordinal: int, *, arrow_type: pa.DataType) -> Int64s:
     """Return the null counts of a column in each row group, also inside lists; -1 where they are not trusted."""
+    column = _chunk_column(metadata, leaf_ordinal)
     doubts = doubts_about(metadata, leaf_ordinal, arrow_type=arrow_type)
-    chunks = metadata.chunks
-    return _settle_nulls(
-        lambda name: getattr(chunks, name)[:, leaf_ordinal], chunks.num_values[:, leaf_ordinal], doubts
-    )
+    return _settle_nulls(column, column("num_values"), doubts)
 
 
 def chunk_extremes(
     metadata: FileMetadata, leaf_ordinal: int, *, arrow_type: pa.DataType
 ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
     """Return, for each row group, whether a column's lower and upper bounds occur as values: 1, 0, or -1 for unknown."""
-    chunks, rows = metadata.chunks, metadata.group_rows
-
-    def column(name: str) -> npt.NDArray[Any]:
-        found: npt.NDArray[Any] = getattr(chunks, name)[:, leaf_ordinal]
-        return found
-
-    doubtful = _is_all_null_with_bounds(column, rows)
+    column = _chunk_column(metadata, leaf_ordinal)
+    doubtful = _is_all_null_with_bounds(column, metadata.group_rows)
     if doubts_about(metadata, leaf_ordinal, arrow_type=arrow_type).extremes:
         doubtful = doubtful | (column("null_count") != 0)
     low, high = (np.where(doubtful, np.int8(0), column(name)) for name in ("min_exact", "max_exact"))
@@ -307,8 +298,7 @@ def _settle_counts(
     values: Int64s, nulls: Int64s, nans: Int64s, element: SchemaElement, leaf: Leaf, arrow_type: pa.DataType
 ) -> _Counts:
     """Make impossible and doubtful counts unknown, and derive the counts that follow from the types."""
-    plain = plain_type(arrow_type)
-    if plain is not None and pa.types.is_null(plain):
+    if pa.types.is_null(storage_type(arrow_type)):
         # A column of type null decodes to nulls, whatever is stored.
         nulls = values
     elif leaf.max_definition == 0:

@@ -28,7 +28,8 @@ __all__ = [
     "RawType",
     "bound_encoding",
     "decode_bounds",
-    "plain_type",
+    "extension_name",
+    "storage_type",
 ]
 
 
@@ -91,30 +92,13 @@ class Bounds:
 
     def part(self, begin: int, end: int) -> Bounds:
         """Return the bounds of a half-open range of the units, as views."""
-        return Bounds(
-            self.domain,
-            self.lower[begin:end],
-            self.upper[begin:end],
-            self.has_lower[begin:end],
-            self.has_upper[begin:end],
-            self.num_values[begin:end],
-            self.null_count[begin:end],
-            self.nan_count[begin:end],
-        )
+        return Bounds(self.domain, *(getattr(self, name)[begin:end] for name in _COLUMNS))
 
     @classmethod
     def join(cls, parts: Sequence[Bounds]) -> Bounds:
         """Concatenate bounds that are `joinable`."""
-        return cls(
-            parts[0].domain,
-            np.concatenate([part.lower for part in parts]),
-            np.concatenate([part.upper for part in parts]),
-            np.concatenate([part.has_lower for part in parts]),
-            np.concatenate([part.has_upper for part in parts]),
-            np.concatenate([part.num_values for part in parts]),
-            np.concatenate([part.null_count for part in parts]),
-            np.concatenate([part.nan_count for part in parts]),
-        )
+        columns = (np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS)
+        return cls(parts[0].domain, *columns)
 
     @staticmethod
     def joinable(parts: Sequence[Bounds]) -> bool:
@@ -136,6 +120,9 @@ class Bounds:
         return cls(
             Domain.NONE, empty, empty, np.zeros(n, bool), np.zeros(n, bool), num_values, nothing, nothing
         )
+
+
+_COLUMNS: Final = tuple(Bounds.__slots__)[1:]
 
 
 def _all_or_none(count: Int64s, total: Int64s) -> Int64s:
@@ -235,10 +222,12 @@ def bound_encoding(element: SchemaElement, arrow_type: pa.DataType) -> BoundEnco
 
     Dictionary, run-end encoded and extension types count as their value or storage type.
     """
-    kind = plain_type(arrow_type)
+    kind = storage_type(arrow_type)
     meaning = _meaning(element)
     physical = element.physical
-    if kind is None or meaning is _Meaning.OPAQUE or physical is None or physical is Physical.INT96:
+    if extension_name(arrow_type) == "arrow.bool8":  # stored as int8, compared as booleans
+        return None
+    if meaning is _Meaning.OPAQUE or physical is None or physical is Physical.INT96:
         return None
     if physical in (Physical.INT32, Physical.INT64):
         return _read_integer(element, physical, meaning, kind)
@@ -257,17 +246,22 @@ def bound_encoding(element: SchemaElement, arrow_type: pa.DataType) -> BoundEnco
     return BoundEncoding(domain=Domain.FLOAT, raw=raw, width=width, signed_order=True)
 
 
-def plain_type(kind: pa.DataType) -> pa.DataType | None:
-    """Return the type below dictionaries, runs and extensions; None for one whose storage compares differently."""
+def storage_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type below extension, dictionary and run-end encoding."""
     while True:
         if isinstance(kind, pa.BaseExtensionType):
-            if kind.extension_name == "arrow.bool8":  # stored as int8, compared as booleans
-                return None
             kind = kind.storage_type
         elif pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
             kind = kind.value_type
         else:
             return kind
+
+
+def extension_name(kind: pa.DataType) -> str:
+    """Return the name of the extension type, also within dictionaries and runs; empty for other types."""
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return extension_name(kind.value_type)
+    return str(kind.extension_name) if isinstance(kind, pa.BaseExtensionType) else ""
 
 
 def _meaning(element: SchemaElement) -> _Meaning:

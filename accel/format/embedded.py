@@ -168,10 +168,8 @@ def _shared(entry: Entry) -> tuple[Any, ...]:
 def parse_toc(metadata: FileMetadata) -> Toc | None:
     """Parse the table of contents of a file; None where it has none.
 
-    Raises
-    ------
-    IndexFormatError
-        It is damaged, of another version or made for another file, or it places an index outside the file's body.
+    Raises IndexFormatError where it is damaged, of another version or made for another file, or it places an
+    index outside the file's body.
     """
     raw = metadata.key_value.get(TOC_KEY)
     if raw is None:
@@ -308,10 +306,7 @@ def _is_int(value: Any) -> bool:
 def verify_blob(entry: Entry, data: Buffer) -> None:
     """Check the bytes of an index against its entry.
 
-    Raises
-    ------
-    IndexFormatError
-        The length or the checksum differs.
+    Raises IndexFormatError where the length or the checksum differs.
     """
     if len(data) != entry.length:
         raise IndexFormatError(f"an index of {entry.length} bytes came as {len(data)}")
@@ -346,10 +341,7 @@ def pack_head(head: bytes) -> bytes:
 def unpack_head(data: Buffer, length: int) -> bytes:
     """Decompress a head of `length` bytes; the caller verifies its checksum.
 
-    Raises
-    ------
-    IndexFormatError
-        The data is no Zstandard frame of that length.
+    Raises IndexFormatError where the data is no Zstandard frame of that length.
     """
     if not 0 < length <= LONGEST_HEAD:
         raise IndexFormatError(f"the head of an index, {length} bytes, does not come packed")
@@ -451,10 +443,7 @@ _MAX_DIGITS = 19
 def parse_idx1_offset(metadata: FileMetadata) -> int | None:
     """Return the offset of the file's `IDX1` index; None where the footer has none.
 
-    Raises
-    ------
-    IndexFormatError
-        The key's value is not ASCII digits, or points outside the file's body.
+    Raises IndexFormatError where the key's value is not ASCII digits, or points outside the file's body.
     """
     raw = metadata.key_value.get(IDX1_KEY)
     if raw is None:
@@ -496,10 +485,7 @@ def parse_idx1(data: Buffer) -> frozenset[bytes]:
 
     An empty payload counts as holding the empty text.
 
-    Raises
-    ------
-    IndexFormatError
-        The magic, the length or the text is invalid.
+    Raises IndexFormatError where the magic, the length or the text is invalid.
     """
     view = memoryview(data)
     if bytes(view[:4]) != _MAGIC or len(view) < _HEAD:
@@ -518,11 +504,8 @@ def parse_idx1(data: Buffer) -> frozenset[bytes]:
 def encode_idx1(texts: Iterable[str]) -> bytes:
     """Encode the sorted index of a set of texts.
 
-    Raises
-    ------
-    SchemaMismatchError
-        A text would not read back: it has a line end, ends with a carriage return, which some readers
-        strip, or is the empty text alone.
+    Raises SchemaMismatchError where a text would not read back: it has a line end, ends with a carriage
+    return, which some readers strip, or is the empty text alone.
     """
     values = sorted(set(texts))
     if values == [""] or any("\n" in value or value.endswith("\r") for value in values):

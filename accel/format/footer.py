@@ -25,6 +25,7 @@ from accel.format.model import (
     ParquetSchema,
     SchemaElement,
 )
+from accel.format.row_group_batch import read_row_groups
 from accel.format.row_groups import LEAST_BYTES, GroupReader, RowGroups, build_chunks
 from accel.format.schema import build_schema, read_elements
 from accel.format.thrift import BINARY, I16, I64, LIST, STRUCT, ThriftReader
@@ -47,7 +48,7 @@ __all__ = [
 ]
 
 MAGIC = b"PAR1"
-AMONG_OTHERS = "Of a directory that holds other files too, name dir/*.parquet, or dir/**/*.parquet"
+AMONG_OTHERS = "For a directory with other files too, name dir/*.parquet, or dir/**/*.parquet"
 """The hint for a file of a directory that is no Parquet file."""
 TOC_KEY = "accel.indexes"
 """The footer key of a file's indexes, which `format.embedded` reads."""
@@ -228,8 +229,6 @@ def _read_groups(reader: ThriftReader, elements: list[SchemaElement]) -> RowGrou
     leaves = sum(element.physical is not None for element in elements[1:])
     groups = None
     if count * leaves >= MIN_BATCH_CHUNKS:
-        from accel.format.footer_batch import read_row_groups
-
         groups = read_row_groups(reader, count, leaves)
     if groups is None:
         groups = RowGroups()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ARROW_SCHEMA_KEY",
+    "CHUNK_TYPES",
     "INT96_UNIT",
     "MISPLACED",
     "ChunkTable",
@@ -41,8 +42,6 @@ __all__ = [
 Int32s = npt.NDArray[np.int32]
 
 
-_CHUNK_BYTES: Final = 217
-"""Bytes of one chunk in all columns of a ChunkTable."""
 INT96_UNIT: Final = "ns"
 """The unit of INT96 timestamps, and the one that they decode to by default."""
 
@@ -234,7 +233,17 @@ class ChunkTable:
 
     @property
     def nbytes(self) -> int:
-        return _CHUNK_BYTES * self.start.size
+        return sum(np.dtype(kind).itemsize for kind in CHUNK_TYPES.values()) * self.start.size
+
+
+CHUNK_TYPES: Final[Mapping[str, type[np.generic]]] = {
+    **dict.fromkeys(ChunkTable.__slots__, np.int64),
+    **dict.fromkeys(("codec", "min_exact", "max_exact"), np.int8),
+    **dict.fromkeys(("dictionary_pages", "plain_pages"), np.int32),
+    "encodings": np.uint32,
+    **dict.fromkeys(("external", "encrypted"), np.bool_),
+}
+"""The columns of a ChunkTable in order, and their numpy types."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

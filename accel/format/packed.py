@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from accel.format.model import ChunkTable, FileMetadata, ParquetSchema, SortingColumn
+from accel.format.model import CHUNK_TYPES, ChunkTable, FileMetadata, ParquetSchema, SortingColumn
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
@@ -26,24 +26,9 @@ __all__ = [
     "unpack",
 ]
 
-_FIELDS: Final = tuple(ChunkTable.__slots__)
-_SLOT: Final = {name: slot for slot, name in enumerate(_FIELDS)}
+_SLOT: Final = {name: slot for slot, name in enumerate(CHUNK_TYPES)}
 _ROWS, _BYTES, _CHUNKS = 0, 1, 2
 """The places in a row group's numbers: its rows, its bytes, the first number of its chunks."""
-_TYPES: Final = tuple(
-    {
-        "codec": np.int8,
-        "encodings": np.uint32,
-        "dictionary_pages": np.int32,
-        "plain_pages": np.int32,
-        "min_exact": np.int8,
-        "max_exact": np.int8,
-        "external": np.bool_,
-        "encrypted": np.bool_,
-    }.get(name)
-    for name in _FIELDS
-)
-"""The numpy type of each column of a ChunkTable; None for int64."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,10 +108,10 @@ def rows_of(numbers: Int64s) -> Int64s:
 def pack_chunks(chunks: ChunkTable, rows: Int64s, *, sizes: Int64s) -> Int64s:
     """Pack row groups: for each its rows, its bytes, and the numbers of its chunks."""
     groups, leaves = chunks.start.shape
-    numbers = np.empty((groups, _CHUNKS + len(_FIELDS) * leaves), np.int64)
+    numbers = np.empty((groups, _CHUNKS + len(CHUNK_TYPES) * leaves), np.int64)
     numbers[:, _ROWS] = rows
     numbers[:, _BYTES] = sizes
-    for slot, name in enumerate(_FIELDS):
+    for slot, name in enumerate(CHUNK_TYPES):
         start = _CHUNKS + slot * leaves
         numbers[:, start : start + leaves] = getattr(chunks, name)
     return numbers
@@ -137,10 +122,10 @@ def unpack(packed: PackedMetadata) -> FileMetadata:
     shared, numbers = packed.shared, packed.numbers
     leaves = len(shared.schema.leaves)
     rows = numbers[:, _ROWS].copy()
-    table = numbers[:, _CHUNKS:].reshape(len(rows), len(_FIELDS), leaves)
+    table = numbers[:, _CHUNKS:].reshape(len(rows), len(CHUNK_TYPES), leaves)
     table = np.ascontiguousarray(table.transpose(1, 0, 2))
     columns: list[npt.NDArray[Any]] = [
-        column if kind is None else column.astype(kind) for column, kind in zip(table, _TYPES, strict=True)
+        column.astype(kind, copy=False) for column, kind in zip(table, CHUNK_TYPES.values(), strict=True)
     ]
     return FileMetadata(
         version=shared.version,
@@ -165,4 +150,4 @@ def chunks_of_leaf(files: Sequence[PackedMetadata], leaf: int) -> dict[str, Int6
     step = len(files[0].shared.schema.leaves)
     parts = [file.numbers[:, _CHUNKS + leaf :: step] for file in files]
     joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    return dict(zip(_FIELDS, joined.T, strict=True))
+    return dict(zip(CHUNK_TYPES, joined.T, strict=True))

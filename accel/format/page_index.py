@@ -132,10 +132,7 @@ def parse_column_index(data: Buffer, *, num_pages: int) -> ColumnIndex:
     Size statistics are skipped. An unknown boundary order counts as unordered, a negative count as
     absent.
 
-    Raises
-    ------
-    IndexFormatError
-        The bytes do not decode, or the length of a list is not the number of pages.
+    Raises IndexFormatError where the bytes do not decode, or the length of a list is not the number of pages.
     """
     raw = bytes(data)
     reader = ThriftReader(raw)

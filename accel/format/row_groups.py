@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from accel.errors import ParquetFormatError
-from accel.format.model import MISPLACED, ChunkTable, Encoding, PageType, ParquetSchema, SortingColumn
+from accel.format.model import (
+    CHUNK_TYPES,
+    MISPLACED,
+    ChunkTable,
+    Encoding,
+    PageType,
+    ParquetSchema,
+    SortingColumn,
+)
 from accel.format.thrift import (
     BINARY,
     FALSE,
@@ -44,40 +52,8 @@ __all__ = [
     "read_sorting_columns",
 ]
 
-# The slots of a chunk's row, named as the fields of ChunkTable.
-_NAMES = (
-    "codec",
-    "num_values",
-    "compressed",
-    "uncompressed",
-    "data_page_offset",
-    "dictionary_page_offset",
-    "encodings",
-    "dictionary_pages",
-    "plain_pages",
-    "unencoded",
-    "column_index_offset",
-    "column_index_length",
-    "offset_index_offset",
-    "offset_index_length",
-    "bloom_offset",
-    "bloom_length",
-    "null_count",
-    "distinct_count",
-    "nan_count",
-    "min_start",
-    "min_length",
-    "max_start",
-    "max_length",
-    "min_exact",
-    "max_exact",
-    "old_min_start",
-    "old_min_length",
-    "old_max_start",
-    "old_max_length",
-    "external",
-    "encrypted",
-)
+_NAMES: Final = tuple(name for name in CHUNK_TYPES if name not in ("start", "end"))
+"""The slots of a chunk's row, named as the columns of ChunkTable."""
 _SLOT: Final = {name: slot for slot, name in enumerate(_NAMES)}
 PHYSICAL, REPETITIONS, DEFINITIONS = range(len(_NAMES), len(_NAMES) + 3)
 """Slots that are only checked against the schema: the physical type, and the lengths of the two level
@@ -430,23 +406,9 @@ def build_chunks(
         _place_index(found, name, external, footer_start)
     for name in ("null_count", "distinct_count", "nan_count", "unencoded"):
         np.maximum(found[name], -1, out=found[name])
-    for name in ("min_exact", "max_exact"):
-        found[name] = found[name].astype(np.int8)
-    del found["physical"]
-    found["dictionary_page_offset"] = dictionary
-    return ChunkTable(
-        start=start,
-        end=end,
-        codec=found.pop("codec").astype(np.int8),
-        encodings=found.pop("encodings").astype(np.uint32),
-        dictionary_pages=found.pop("dictionary_pages").astype(np.int32),
-        plain_pages=found.pop("plain_pages").astype(np.int32),
-        min_exact=found.pop("min_exact").astype(np.int8),
-        max_exact=found.pop("max_exact").astype(np.int8),
-        external=external,
-        encrypted=encrypted,
-        **{name: values for name, values in found.items() if name not in ("external", "encrypted")},
-    )
+    found |= {"dictionary_page_offset": dictionary, "start": start, "end": end}
+    found |= {"external": external, "encrypted": encrypted}
+    return ChunkTable(**{name: found[name].astype(kind, copy=False) for name, kind in CHUNK_TYPES.items()})
 
 
 class _Checks:

@@ -207,11 +207,8 @@ def build_schema(elements: list[SchemaElement]) -> ParquetSchema:
     An element with a physical type is a leaf, one without is a group. A top-level field without leaves is left out,
     as pyarrow does, since it has no column chunk.
 
-    Raises
-    ------
-    ParquetFormatError
-        The numbers of children do not add up to exactly these elements, a leaf has children, or the
-        tree exceeds MAX_LEVEL or MAX_PATH_PARTS.
+    Raises ParquetFormatError where the numbers of children do not add up to exactly these elements, a leaf
+    has children, or the tree exceeds MAX_LEVEL or MAX_PATH_PARTS.
     """
     if not elements:
         raise ParquetFormatError("the schema is empty", place="footer")

@@ -418,30 +418,25 @@ def read_struct(buf: Buffer, pos: int = 0) -> tuple[Struct, int]:
     return reader.struct(), reader.pos
 
 
-_FEW: Final = 24
-"""Fewest numbers that are decoded with numpy; for fewer the plain loop is faster."""
-_LONGEST: Final = 9
-"""Most bytes of a varint decoded with numpy: 63 bits, which cannot overflow int64."""
-
-
 def read_zigzags(reader: ThriftReader, count: int) -> Int64s:
     """Read the next `count` numbers; raises ParquetFormatError where one is invalid or they end early."""
-    if count >= _FEW:
-        # A number has at most ten bytes, and ends at its first byte below 128.
-        stop = min(reader.size, reader.pos + 10 * count)
-        data = np.frombuffer(reader.buf, np.uint8, stop - reader.pos, reader.pos)
-        ends = np.flatnonzero(data < 128)[:count] + 1
-        lengths = np.diff(ends, prepend=0)
-        longest = int(lengths.max(initial=0))
-        if len(ends) == count and longest <= _LONGEST:
-            starts = ends - lengths
-            values = (data[starts] & 127).astype(np.int64)
-            for k in range(1, longest):
-                longer = lengths > k
-                values[longer] |= (data[starts[longer] + k] & 127).astype(np.int64) << (7 * k)
-            reader.pos += int(ends[-1])
-            return (values >> 1) ^ -(values & 1)
-    return np.array([reader.zigzag() for _ in range(count)], np.int64)
+    buf = reader.buf
+    pos = reader.pos
+    values = []
+    try:
+        for _ in range(count):
+            value = buf[pos]
+            if value < 128:
+                pos += 1
+            else:
+                reader.pos = pos
+                value = reader.varint()
+                pos = reader.pos
+            values.append((value >> 1) ^ -(value & 1))
+    except IndexError:
+        reader.fail("the data ends early")
+    reader.pos = pos
+    return np.array(values, np.int64)
 
 
 Handler: TypeAlias = Callable[[ThriftReader, list[int]], None]

@@ -17,16 +17,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from accel.format.model import ARROW_SCHEMA_KEY, Leaf, Physical, Repetition, SchemaElement
+from accel.format.model import ARROW_SCHEMA_KEY, FileMetadata, Leaf, Physical, Repetition, SchemaElement
+from accel.format.packed import SharedMetadata
 from accel.format.schema import ConvertedType, LogicalType
-
-if TYPE_CHECKING:
-    from accel.format.model import FileMetadata
-    from accel.format.packed import SharedMetadata
 
 __all__ = [
     "NO_DOUBTS",

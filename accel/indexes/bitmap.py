@@ -1,8 +1,8 @@
-"""`bitmap`: for every value, exactly which pages or ranges of rows hold it.
+"""`bitmap`: exactly which pages or ranges of rows have each value.
 
-It answers EQ and IN, and IS NULL by flags. It costs 8 bytes for each distinct value, and 2 to 10 for each unit that holds
-the value. The bytes are a head, which stays cached, and parts by key, so that one value is looked up by reading one part.
-The indexes of all row groups can be joined into one, so that a value is looked up in one part instead of one in each.
+It answers EQ and IN, and IS NULL by flags. It costs 8 bytes for each distinct value, and 2 to 10 for each unit that has
+the value. The bytes are a head, which stays cached, and parts by key, so a lookup of one value reads one part. The
+indexes of all row groups can be joined into one, so that a lookup reads one part instead of one of each row group.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 
 from accel.arrays import sort_distinct
 from accel.errors import IndexFormatError
-from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
-from accel.indexes.matrix import Matrix, distinct_cells, keys_per_block, write_matrix
+from accel.indexes.kind import ChunkValues, Level, Presence
+from accel.indexes.matrix import distinct_cells, keys_per_block
 from accel.indexes.native import (
     Tag,
     bits_of,
@@ -28,13 +28,12 @@ from accel.indexes.native import (
     hash_values,
     tag_of,
 )
-from accel.indexes.question import MANY_KEYS, LeafOp, LeafQuestion
-from accel.indexes.wire import (
-    BlobReader,
-    BlobWriter,
+from accel.indexes.parts import (
     Directory,
     IndexInParts,
-    check_part,
+    KeyedPart,
+    KeyedParts,
+    KindInParts,
     close_head,
     head_length,
     open_head,
@@ -42,32 +41,24 @@ from accel.indexes.wire import (
     seal_head,
     write_directory,
 )
+from accel.indexes.question import MANY_KEYS, LeafOp, LeafQuestion
+from accel.indexes.wire import BlobWriter
 from accel.predicate.prune import Evidence
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s, Uint64s
 
-__all__ = [
-    "Bitmap",
-    "BitmapHead",
-    "ParsedBitmap",
-    "Part",
-    "cut_parts",
-    "encode_head",
-    "join_bitmaps",
-    "keys_per_part",
-    "read_head",
-]
+__all__ = ["Bitmap", "ParsedBitmap", "join_bitmaps"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bitmap(IndexKind):
-    """Where each value of a column stands.
+class Bitmap(KindInParts):
+    """The units that have each value of a column.
 
     Parameters
     ----------
     range_rows : int
-        At the row-range level, the rows of a range: 1 is exact, more is smaller.
+        Rows of a range at the row-range level: 1 is exact, more makes the index smaller.
     """
 
     name: ClassVar[str] = "bitmap"
@@ -87,24 +78,15 @@ class Bitmap(IndexKind):
         """Start a new index."""
         return _Builder(self, level)
 
-    def head_bytes(self, data: bytes) -> int:
-        """The length of the head of an index: a reader needs the head before it knows which part to read."""
-        return head_length(data)
-
     def join(
         self, runs: Sequence[Callable[[int, int], bytes]], *, keep: Callable[[bytes], None]
     ) -> bytes | None:
         """Join the page indexes of all row groups into one of `joined_version`: see `join_bitmaps`."""
-
         return join_bitmaps(runs, keep=keep)
 
     def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedBitmap:
         """Read the head alone; `with_parts` adds the parts that a question needs."""
         return ParsedBitmap(head=self._head(data, level, units), parts={})
-
-    def parse(self, data: bytes, *, level: Level, units: int) -> ParsedBitmap:
-        head = self.parse_head(data[: head_length(data)], level=level, units=units)
-        return head.with_all_parts(data)
 
     def _head(self, data: bytes, level: Level, units: int) -> BitmapHead:
         head = read_head(data, rows=units if level is Level.ROW_RANGE else 0)
@@ -120,7 +102,7 @@ class Bitmap(IndexKind):
 
 
 class _Builder:
-    """Collects the keys of values, 16 bytes for each value in each unit."""
+    """Collects the keys of the values, in 16 bytes for each value in each unit."""
 
     def __init__(self, kind: Bitmap, level: Level) -> None:
         self.range_rows = kind.range_rows if level is Level.ROW_RANGE else 0
@@ -159,7 +141,7 @@ class _Builder:
         codes, places = coded.codes[valid], places[valid] - first
         count, width = len(coded.values), max(self.units - first, 1)
         if 2 * count < len(codes):
-            # Values that repeat are noted once a unit; the few others are sorted out in the end.
+            # Note values that repeat once for each unit; `_cells` removes the other repeats.
             codes, places = np.divmod(distinct_cells(codes, places, width=width, height=count), width)
         self.keys.append((hash_values(coded.values) if bits is None else bits)[codes])
         self.places.append(places + first)
@@ -170,27 +152,25 @@ class _Builder:
         self.value = np.concatenate([self.value, np.zeros(grown, bool)])
         here = places[valid]
         self.null[places[~valid]] = True
-        # Places ascend: a flag each where one begins is enough.
+        # Places ascend, so it is enough to set a flag where each begins.
         self.value[here[np.flatnonzero(np.diff(here, prepend=-1))]] = True
 
     def finish(self) -> bytes:
         units = self.units
         keys, cells = self._cells()
         counts = np.bincount(cells % units, minlength=units) if units else np.zeros(0, np.int64)
-        step = keys_per_part(len(keys), units)
-        cut = list(cut_parts(keys, cells, step=step, units=units))
-        sizes, parts = [high - low for low, high, _ in cut], [part for *_, part in cut]
+        directory, parts = _PARTS.cut(keys, cells, step=keys_per_part(len(keys), units), units=units)
         return encode_head(
             Presence(self.null, self.value),
             range_rows=self.range_rows,
             tag=self.tag,
             exact=self.exact,
             counts=counts,
-            directory=Directory.of(keys[::step], np.array(sizes, np.int64), parts),
+            directory=directory,
         ) + b"".join(parts)
 
     def _cells(self) -> tuple[Uint64s, Int64s]:
-        """The distinct keys, ascending, and the cells of the matrix that are set, likewise."""
+        """Return the distinct keys and the cells of the matrix that are set, both ascending."""
         if not self.keys:
             return np.zeros(0, np.uint64), np.zeros(0, np.int64)
         all_keys, places = np.concatenate(self.keys), np.concatenate(self.places)
@@ -204,23 +184,24 @@ class _Builder:
         del ordered
         if len(keys) == len(order):
             return keys, np.arange(len(keys)) * self.units + places[order]
-        # A value may stand in a unit twice, and two of one hash.
+        # A unit may have a value twice, or two values of one hash.
         return keys, sort_distinct((np.cumsum(new) - 1) * self.units + places[order])
 
 
 _MAGIC = b"AIBm"
 _JOINED_MAGIC = b"AIBj"
+_PARTS = KeyedParts(b"AIBp", "<u8")
 _LEAST_PART, _MOST_PART = 64, 4096
 
 
 def keys_per_part(keys: int, units: int) -> int:
-    """The keys of a part: few enough to keep parts short, and enough to keep the head short."""
+    """Return how many keys a part has: few enough for short parts, and enough for a short head."""
     return max(min(max(math.isqrt(2 * keys), _LEAST_PART), _MOST_PART, keys_per_block(units)), 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BitmapHead:
-    """Everything but the parts."""
+    """The index without its parts."""
 
     presence: Presence
     range_rows: int
@@ -235,10 +216,10 @@ class BitmapHead:
     directory: Directory
     length: int
     groups: Int64s | None = None
-    """Units of each row group, where the index is of all of a file's; they follow each other."""
+    """The number of units of each row group, in order, for an index of all row groups; else None."""
 
     def spans(self) -> list[tuple[int, int]]:
-        """The parts as half-open ranges of the whole index's bytes."""
+        """Return the parts as half-open ranges of the whole index's bytes."""
         return self.directory.spans(self.length)
 
 
@@ -252,7 +233,7 @@ def encode_head(
     directory: Directory,
     groups: Int64s | None = None,
 ) -> bytes:
-    """The head's bytes. Its own length stands second, XXH64 of all before it last."""
+    """Encode a head."""
     body = BlobWriter(b"")
     if groups is not None:
         body.u32(len(groups))
@@ -268,12 +249,9 @@ def encode_head(
 
 
 def read_head(data: bytes, *, rows: int) -> BitmapHead:
-    """Read a head. `rows` is that of the row group where units are ranges of rows.
+    """Read a head; `rows` are those of the row group where units are ranges of rows, else 0.
 
-    Raises
-    ------
-    IndexFormatError
-        It is none, or of another number of rows.
+    Raises IndexFormatError for other bytes, and for a head of another number of rows.
     """
     joined = bytes(data[:4]) == _JOINED_MAGIC
     blob = open_head(data, _JOINED_MAGIC if joined else _MAGIC)
@@ -308,62 +286,20 @@ def read_head(data: bytes, *, rows: int) -> BitmapHead:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """A run of keys, and the units that hold each."""
-
-    MAGIC: ClassVar[bytes] = b"AIBp"
-
-    keys: Uint64s
-    matrix: Matrix
-
-    @classmethod
-    def read(cls, data: memoryview, head: BitmapHead, number: int) -> Part:
-        """Read a part; raises IndexFormatError for bytes that are not the part that the head describes."""
-        check_part(data, head.directory.checksums[number])
-        blob = BlobReader(data, cls.MAGIC)
-        count = int(head.directory.sizes[number])
-        keys = blob.array(count, "<u8")
-        matrix = Matrix.read(blob, keys=count, units=len(head.presence))
-        blob.end()
-        if keys[0] != head.directory.first_keys[number] or bool((keys[1:] <= keys[:-1]).any()):
-            raise IndexFormatError("a part of a bitmap index has keys out of order")
-        return cls(keys, matrix)
-
-    @classmethod
-    def write(cls, keys: Uint64s, cells: Int64s, *, units: int) -> bytes:
-        """The bytes of some keys, and of the cells of their matrix that are set, both ascending."""
-        out = BlobWriter(cls.MAGIC)
-        out.array(keys, "<u8")
-        write_matrix(out, cells, keys=len(keys), units=units)
-        return out.bytes()
-
-
-def cut_parts(keys: Uint64s, cells: Int64s, *, step: int, units: int) -> Iterator[tuple[int, int, bytes]]:
-    """The parts of a matrix, `step` keys each but for the last: the places of the first key and after the last, the bytes.
-
-    `cells` are those of the matrix that are set, ascending.
-    """
-    for low in range(0, len(keys), step):
-        high = min(low + step, len(keys))
-        a, b = np.searchsorted(cells, (low * units, high * units))
-        yield low, high, Part.write(keys[low:high], cells[a:b] - low * units, units=units)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class ParsedBitmap(IndexInParts):
     """A bitmap index, or its head and some of its parts."""
 
     head: BitmapHead
-    parts: Mapping[int, Part]
+    parts: Mapping[int, KeyedPart]
 
     @property
     def nbytes(self) -> int:
         own = self.head.length + 16 * len(self.head.counts) + 512
-        return own + sum(part.matrix.nbytes + part.keys.nbytes for part in self.parts.values())
+        return own + sum(part.nbytes for part in self.parts.values())
 
     @property
     def group_units(self) -> Int64s | None:
-        """The units of each row group, of an index of all of them; else None."""
+        """The number of units of each row group, for an index of all row groups; else None."""
         return self.head.groups
 
     @property
@@ -376,8 +312,8 @@ class ParsedBitmap(IndexInParts):
         keys = self._keys(question)
         return [] if keys is None else sort_distinct(self.head.directory.part_of(keys)).tolist()
 
-    def read_part(self, number: int, data: memoryview) -> Part:
-        return Part.read(data, self.head, number)
+    def read_part(self, number: int, data: memoryview) -> KeyedPart:
+        return _PARTS.read(data, self.head.directory, number, units=len(self.head.presence))
 
     def _keys(self, question: LeafQuestion) -> Uint64s | None:
         if question.op not in (LeafOp.EQ, LeafOp.IN) or question.tag is not self.head.tag:
@@ -389,7 +325,7 @@ class ParsedBitmap(IndexInParts):
         return hash_natives(question.values, self.head.tag)
 
     def prune(self, question: LeafQuestion) -> Evidence | None:
-        """One entry a page, or at the row-range level one a range."""
+        """Return one entry for each page, or at the row-range level for each range."""
         presence = self.head.presence
         if question.op is LeafOp.IS_NULL:
             return presence.nulls()
@@ -406,7 +342,7 @@ class ParsedBitmap(IndexInParts):
             at = int(np.searchsorted(part.keys, key))
             if at < len(part.keys) and part.keys[at] == key:
                 hits[part.matrix.row(at)] += 1
-        # Only where keys are the values does a unit of hits alone prove that all its rows pass.
+        # A unit of nothing but hits proves that all its rows pass only where keys are the values themselves.
         miss = self.head.counts > hits if self.head.exact else None
         return presence.evidence(hits > 0, miss)
 
@@ -423,25 +359,25 @@ class ParsedBitmap(IndexInParts):
 Read = Callable[[int, int], bytes]
 
 _AT_ONCE = 1 << 19
-"""About so many keys are merged at a time, at some 50 bytes each."""
+"""About how many keys are merged at a time; each takes some 50 bytes."""
 _MOST_UNITS = (1 << 31) - 1
 
 
 def join_bitmaps(runs: Sequence[Read], *, keep: Callable[[bytes], None]) -> bytes | None:
-    """One index of version 2 from indexes by page, of one column, of all row groups in their order.
+    """Join the page indexes of one column, those of all row groups in order, into one of version 2.
 
     Parameters
     ----------
     runs : sequence of callables
-        For each index a function that returns the bytes of a half-open range of it.
+        A function for each index that returns the bytes of a half-open range of it.
     keep : callable
         Called with the parts of the new index, in order.
 
     Returns
     -------
     bytes or None
-        The head, which comes before the parts. None, before any call of `keep`, where the indexes cannot be joined: their
-        types differ, or they have too many pages.
+        The head, which comes before the parts. None, before any call of `keep`, where their types differ or
+        they have too many pages.
     """
     heads = [_read_head(read) for read in runs]
     groups = np.array([len(head.presence) for head in heads], np.int64)
@@ -453,11 +389,10 @@ def join_bitmaps(runs: Sequence[Read], *, keep: Callable[[bytes], None]) -> byte
     step = keys_per_part(at_most, units)
     placed: list[Directory] = []
     for keys, cells in _merged(runs, heads, groups):
-        for low, high, part in cut_parts(keys, cells, step=step, units=units):
+        directory, parts = _PARTS.cut(keys, cells, step=step, units=units)
+        for part in parts:
             keep(part)
-            # A copy, so that it does not keep the array of keys alive.
-            first = keys[low : low + 1].copy()
-            placed.append(Directory.of(first, np.array([high - low], np.int64), [part]))
+        placed.append(directory)
     return encode_head(
         Presence.joined([head.presence for head in heads]),
         range_rows=0,
@@ -476,7 +411,7 @@ def _read_head(read: Read) -> BitmapHead:
 def _merged(
     runs: Sequence[Read], heads: Sequence[BitmapHead], groups: Int64s
 ) -> Iterator[tuple[Uint64s, Int64s]]:
-    """Runs of distinct ascending keys, each with the cells of its matrix that are set."""
+    """Yield runs of distinct ascending keys, each with the cells of its matrix that are set."""
     units = int(groups.sum())
     sources = [
         _Run(read, head, first)
@@ -499,7 +434,7 @@ def _merged(
 
 
 def _ends(heads: Sequence[BitmapHead]) -> list[int | None]:
-    """The keys that end each run of about equal length; None ends the last."""
+    """Return the keys before which runs of about equal length end; the last is None."""
     firsts = np.concatenate([head.directory.first_keys for head in heads])
     sizes = np.concatenate([head.directory.sizes for head in heads])
     order = np.argsort(firsts, kind="stable")
@@ -509,7 +444,7 @@ def _ends(heads: Sequence[BitmapHead]) -> list[int | None]:
 
 
 class _Run:
-    """The parts of one row group's index, taken in order."""
+    """The parts of one row group's index, read in order."""
 
     def __init__(self, read: Read, head: BitmapHead, first_unit: int) -> None:
         self._read = read
@@ -521,7 +456,7 @@ class _Run:
         self._places: Int64s = np.zeros(0, np.int64)
 
     def take(self, end: int | None) -> tuple[Uint64s, Int64s]:
-        """The keys before `end` that have not been taken, each repeated for its units, and those units."""
+        """Return the keys before `end` that were not returned yet, each repeated for its units, and those units."""
         keys, places = [self._keys], [self._places]
         firsts = self._head.directory.first_keys
         while self._next < len(self._spans) and (end is None or int(firsts[self._next]) < end):
@@ -536,8 +471,9 @@ class _Run:
 
     def _part(self, number: int) -> tuple[Uint64s, Int64s]:
         begin, end = self._spans[number]
-        part = Part.read(memoryview(self._read(begin, end)), self._head, number)
+        data = memoryview(self._read(begin, end))
+        part = _PARTS.read(data, self._head.directory, number, units=len(self._head.presence))
         rows, units = part.matrix.cells()
         if not len(rows) or int(rows[-1]) >= len(part.keys):
-            raise IndexFormatError("a part of a bitmap index has keys that stand nowhere")
+            raise IndexFormatError("a part of a bitmap index has keys without a unit")
         return part.keys[rows], units + self._first_unit

@@ -1,8 +1,8 @@
-"""`bloom`: for every page, a filter of the values in it, sized by how many there are.
+"""`bloom`: a filter of the values of each page, sized by their number.
 
-It answers EQ and IN, and IS NULL by flags. At a false-positive rate of 1 %, it costs about 10.5 bits for each distinct value
-of a page. The filters are split into blocks of 256 bits as Parquet's own are. The bytes are a head, and parts by hash; each
-part has some blocks of every unit's filter.
+It answers EQ and IN, and IS NULL by flags. At a false-positive rate of 1 %, it costs about 10.5 bits for each
+distinct value of a page. The filters consist of blocks of 256 bits, as Parquet's own do. The bytes are a head, and
+parts by hash; each part has some blocks of every unit's filter.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from accel.arrays import sort_distinct
 from accel.errors import IndexFormatError
 from accel.format.bloom import SALT
-from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
+from accel.indexes.kind import ChunkValues, Level, Presence
 from accel.indexes.matrix import distinct_cells
 from accel.indexes.native import (
     Coded,
@@ -31,43 +31,27 @@ from accel.indexes.native import (
     hash_values,
     tag_of,
 )
+from accel.indexes.parts import IndexInParts, KindInParts, check_part, close_head, open_head, seal_head
 from accel.indexes.question import MANY_KEYS, LeafOp, LeafQuestion
-from accel.indexes.wire import (
-    BlobWriter,
-    IndexInParts,
-    check_part,
-    close_head,
-    head_length,
-    open_head,
-    seal_head,
-)
+from accel.indexes.wire import BlobWriter
 from accel.predicate.prune import Evidence
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s, Uint64s
 
-__all__ = [
-    "MOST_PARTS",
-    "WORDS",
-    "Bloom",
-    "BloomHead",
-    "ParsedBloom",
-    "bit_places",
-    "encode_bloom",
-    "read_head",
-]
+__all__ = ["Bloom", "ParsedBloom"]
 
 _PART_BYTES = 16 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bloom(IndexKind):
+class Bloom(KindInParts):
     """Bloom filters of the pages of a high-cardinality column.
 
     Parameters
     ----------
     fpp : float
-        The chance that a page without the value passes, above 0 and below 1.
+        The probability that a page without the value passes, above 0 and below 1.
     """
 
     name: ClassVar[str] = "bloom"
@@ -79,23 +63,15 @@ class Bloom(IndexKind):
 
     def __post_init__(self) -> None:
         if not 0 < self.fpp < 1:
-            raise ValueError(f"fpp is a chance between 0 and 1, not {self.fpp}")
+            raise ValueError(f"fpp is a probability between 0 and 1, not {self.fpp}")
 
     def builder(self, *, level: Level) -> _Builder:
         """Start a new index."""
         return _Builder(self.fpp, level)
 
-    def head_bytes(self, data: bytes) -> int:
-        """The length of the head of an index: a reader needs the head before it knows which part to read."""
-        return head_length(data)
-
     def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedBloom:
         """Read the head alone; `with_parts` adds the parts that a question needs."""
         return ParsedBloom(read_head(data, units), {})
-
-    def parse(self, data: bytes, *, level: Level, units: int) -> ParsedBloom:
-        head = self.parse_head(data[: head_length(data)], level=level, units=units)
-        return head.with_all_parts(data)
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -103,15 +79,15 @@ class Bloom(IndexKind):
 
 
 def _blocks(distinct: npt.NDArray[Any], fpp: float) -> Int64s:
-    """Blocks of each filter; one at least where there is a value."""
+    """Return the number of blocks of each filter, at least one where there is a value."""
     return np.ceil(distinct / _load(fpp)).astype(np.int64)
 
 
 @functools.lru_cache(maxsize=16)
 def _load(fpp: float) -> float:
-    """Values a block, on average, at which absent values pass with that chance.
+    """Return the mean number of values of a block at which absent values pass with this probability.
 
-    Parquet's own formula takes all blocks to be equally full; they are not, and it comes out up to twice as high.
+    Parquet's own formula assumes equally full blocks; since they are not, its rate comes out up to twice as high.
     """
     low, high = 0.01, 512.0
     for _ in range(50):
@@ -121,14 +97,14 @@ def _load(fpp: float) -> float:
 
 
 def _rate(load: float) -> float:
-    """The chance to pass in blocks of which each has a Poisson number of values."""
+    """Return the probability to pass, in blocks that each have a Poisson number of values."""
     counts = np.arange(int(load + 12 * math.sqrt(load) + 12))
     weights = np.exp(counts * math.log(load) - load - np.cumsum(np.log(np.maximum(counts, 1))))
     return float((weights * (1 - (31 / 32) ** counts) ** WORDS).sum())
 
 
 class _Builder:
-    """Collects the hashes of values, 8 bytes for each value in each unit."""
+    """Collects the hashes of the values, in 8 bytes for each value in each unit."""
 
     def __init__(self, fpp: float, level: Level) -> None:
         self.fpp = fpp
@@ -172,15 +148,15 @@ class _Builder:
         starts = np.concatenate(([0], np.cumsum(counts)))
         words = np.zeros(int(starts[-1]) * WORDS, np.uint32)
         for unit, hashes in enumerate(self.hashes):
-            # A unit at a time: the bits of all would be many times the filters.
+            # One unit at a time, since the bits of all units would take many times the size of the filters.
             index, bits = bit_places(hashes, starts[unit], counts[unit])
-            for lane in range(WORDS):
-                np.bitwise_or.at(words, index + lane, bits[:, lane])
+            for word in range(WORDS):
+                np.bitwise_or.at(words, index + word, bits[:, word])
         return encode_bloom(presence, self.tag, words=words, counts=counts // count, parts=count)
 
 
 def _part_count(counts: Int64s) -> int:
-    """A power of two, so that parts have a fair size and filling filters up to a multiple of it costs little."""
+    """Return a power of two that gives parts a fair size and costs little padding of the filters to a multiple."""
     total = int(counts.sum())
     count = 1
     while count < MOST_PARTS and total * WORDS * 4 > 2 * count * _PART_BYTES:
@@ -197,9 +173,9 @@ WORDS = 8
 
 
 def bit_places(hashes: Uint64s, starts: Any, counts: Any) -> tuple[Int64s, npt.NDArray[np.uint32]]:
-    """The first word of each hash's block, and the bit of it in each of the eight words.
+    """Return the first word of each hash's block, and the bit of it in each of the eight words.
 
-    `starts` and `counts` are the blocks before its filter, and in it: of each hash, or of all.
+    `starts` and `counts` are the number of blocks before and in the filter, of each hash or of all.
     """
     block = ((hashes >> np.uint64(32)) * np.asarray(counts).astype(np.uint64)) >> np.uint64(32)
     low = hashes.astype(np.uint32)
@@ -211,14 +187,14 @@ def bit_places(hashes: Uint64s, starts: Any, counts: Any) -> tuple[Int64s, npt.N
 def encode_bloom(
     presence: Presence, tag: int, *, words: npt.NDArray[np.uint32], counts: Int64s, parts: int
 ) -> bytes:
-    """The index's bytes.
+    """Encode an index.
 
     Parameters
     ----------
     words : array of uint32
-        All filters, one behind the other.
+        The concatenated filters.
     counts : array of int64
-        Blocks of each filter in each part.
+        The number of blocks of each filter in each part.
     """
     import xxhash
 
@@ -254,12 +230,12 @@ class BloomHead:
         return int(self.counts.sum()) * WORDS * 4
 
     def spans(self) -> list[tuple[int, int]]:
-        """The parts as half-open ranges of the whole index's bytes."""
+        """Return the parts as half-open ranges of the whole index's bytes."""
         size = self.part_bytes
         return [(self.length + n * size, self.length + (n + 1) * size) for n in range(len(self.checksums))]
 
     def part_of(self, hashes: Uint64s) -> list[int]:
-        """The part that has each hash's blocks, in every filter."""
+        """Return the number of the part with each hash's blocks, which is the same for every filter."""
         found: list[int] = (
             ((hashes >> np.uint64(32)) * np.uint64(len(self.checksums))) >> np.uint64(32)
         ).tolist()
@@ -267,7 +243,7 @@ class BloomHead:
 
 
 def read_head(data: bytes, units: int) -> BloomHead:
-    """Read a head; raises IndexFormatError for what is none, or is of another number of units."""
+    """Read a head; raises IndexFormatError for other bytes, and for a head of another number of units."""
     blob = open_head(data, _MAGIC)
     blob.units(units)
     presence = blob.presence(units)
@@ -288,7 +264,7 @@ def read_head(data: bytes, units: int) -> BloomHead:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParsedBloom(IndexInParts):
-    """Filters read back, or the head and some of the parts."""
+    """A parsed bloom index: the head, and some or all parts."""
 
     head: BloomHead
     parts: Mapping[int, npt.NDArray[np.uint32]]
@@ -331,11 +307,11 @@ class ParsedBloom(IndexInParts):
         return hash_natives(question.values, self.head.tag) if len(question.values) <= MANY_KEYS else None
 
     def _probe(self, key: np.uint64, words: npt.NDArray[np.uint32]) -> Bools:
-        """Units whose filter has the hash, by the part that has its blocks."""
+        """Return the units whose filter has the hash; `words` are the part with its blocks."""
         counts = self.head.counts
         units = np.flatnonzero(counts)
         starts = (np.cumsum(counts) - counts)[units]
-        # Within the part, what is left of the hash's high half says which block.
+        # The rest of the hash's high half selects the block within the part.
         inner = (int(key) >> 32) * len(self.head.checksums) & 0xFFFFFFFF
         moved = np.full(len(units), (inner << 32) | (int(key) & 0xFFFFFFFF), np.uint64)
         index, bits = bit_places(moved, starts, counts[units])

@@ -1,7 +1,7 @@
-"""`distinct`: the values of a column that has few, and which units hold which.
+"""`distinct`: the few values of a low-cardinality column, and the units that have each.
 
-It answers every question by testing each value. It costs the values once, and about two bytes for each value in each unit.
-Where there are more values than the limit, only null flags are stored.
+It answers every question by testing each value. It stores each value once, and about two bytes for each value in each
+unit. Where there are more values than the limit, only null flags are stored.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Distinct(IndexKind):
     Parameters
     ----------
     max_values : int
-        An index (of a file, or of a row group) with more distinct values than this lists none.
+        An index of a file or a row group with more distinct values than this stores none.
     max_bytes : int
-        An index whose values take more Arrow bytes than this, plus 16 for each value, lists none.
+        An index whose values take more Arrow bytes than this, plus 16 for each value, stores none.
     """
 
     name: ClassVar[str] = "distinct"
@@ -72,7 +72,7 @@ class Distinct(IndexKind):
         return ParsedDistinct(presence, values, matrix, len(data))
 
     def shortcoming(self, data: bytes, *, units: int) -> str | None:
-        """Why an index rules nothing out but nulls; None where it does more."""
+        """Return why an index prunes by nulls only; None where it does more."""
         blob = BlobReader(data, _MAGIC)
         blob.units(units)
         some = bool(blob.presence(units).value.any())
@@ -92,7 +92,7 @@ class _Builder:
         self.presence: list[Presence] = []
         self.units = 0
         self.keys: list[Int64s] = []
-        """The places of the values of the cells that are set, and their units."""
+        """The positions of the values of the cells that are set."""
         self.places: list[Int64s] = []
         self.overflow = False
 
@@ -119,7 +119,7 @@ class _Builder:
         self.places.append(unit + first)
 
     def _take(self, values: pa.Array) -> Int64s:
-        """Add values to the distinct ones; gives the place of each among them."""
+        """Add values to the distinct ones; return the position of each among them."""
         before = 0 if self.values is None else len(self.values)
         if not before:
             self.values, moved = values, np.arange(len(values))
@@ -155,13 +155,13 @@ class _Builder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParsedDistinct:
-    """A distinct index read back."""
+    """A parsed distinct index."""
 
     presence: Presence
     values: pa.Array | None
     """The distinct values of all units, uniform; None where there were too many."""
     matrix: Matrix | None
-    """Which unit holds which value; None where one unit holds all."""
+    """The units that have each value; None where one unit has all."""
     size: int
 
     @property

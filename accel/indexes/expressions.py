@@ -1,10 +1,10 @@
-"""What a zone map may cover: columns, expressions over them (text without case, calendar parts), and tuples of columns.
+"""What a zone map may cover: columns, expressions over them (folded text, calendar parts), and tuples of columns.
 
-Their textual form is `a`, `b.c`, `"any name"`, `lower(s)`, `year(t)` or `(a, b)`; commas separate the members of a list.
+Their textual form is `a`, `b.c`, `"any name"`, `lower(s)`, `year(t)` or `(a, b)`; commas separate list members.
 
-Text is folded by the Python that writes an index and again by the Python that reads it. `str.casefold` never changes for a
-character once Unicode has assigned it, but a later Unicode may fold a character that this one has not assigned. So text with
-unassigned characters ("not settled") proves nothing.
+Text is folded by the Python that writes an index and again by the Python that reads it. `str.casefold` never changes
+for a character once Unicode has assigned it, but a later Unicode may fold a character that this one has not assigned.
+So text with unassigned characters ("not settled") proves nothing.
 """
 
 from __future__ import annotations
@@ -71,19 +71,19 @@ def fold_settled(text: bytes) -> bytes | None:
 
 
 def is_settled(text: bytes) -> bool:
-    """Whether no later Unicode folds a text, which must be UTF-8, differently."""
+    """Return whether every later Unicode folds a text, which must be UTF-8, as this one does."""
     if text.isascii():
         return True
     shown = text.translate(None, _ASCII).decode()
-    if shown.isprintable():  # no unassigned character is, and nearly all others are
+    if shown.isprintable():  # unassigned characters are not printable, nearly all others are
         return True
     from unicodedata import category
 
-    return all(category(character) != "Cn" or _is_none(ord(character)) for character in set(shown))
+    return all(category(character) != "Cn" or _is_noncharacter(ord(character)) for character in set(shown))
 
 
-def _is_none(code: int) -> bool:
-    """Whether Unicode reserves the code as a noncharacter for ever."""
+def _is_noncharacter(code: int) -> bool:
+    """Return whether Unicode will never assign the code."""
     return code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF
 
 
@@ -104,17 +104,14 @@ class Expression(enum.StrEnum):
 
     @property
     def monotone(self) -> bool:
-        """Whether a greater value never gives less."""
+        """Whether a greater value never gives a smaller result."""
         return self in (Expression.VALUE, Expression.YEAR)
 
 
 def output_type(expression: Expression, kind: pa.DataType) -> pa.DataType:
-    """The type of an expression over a column.
+    """Return the type of an expression over a column.
 
-    Raises
-    ------
-    SchemaMismatchError
-        The expression does not apply to the type.
+    Raises SchemaMismatchError where the expression does not apply to the type.
     """
     if expression is Expression.VALUE:
         return kind
@@ -128,7 +125,7 @@ def output_type(expression: Expression, kind: pa.DataType) -> pa.DataType:
 
 
 def apply_expression(expression: Expression, array: pa.Array) -> pa.Array:
-    """Apply an expression to a column: a uniform array, null where the column is.
+    """Apply an expression to a column; return a uniform array, which is null where the column is.
 
     Raises
     ------
@@ -162,7 +159,7 @@ def apply_expression(expression: Expression, array: pa.Array) -> pa.Array:
 
 
 def apply_to_value(expression: Expression, value: Any, *, kind: pa.DataType) -> Any:
-    """Apply an expression to one native value; None where it has no result, or where another Unicode may give another."""
+    """Apply an expression to a native value; return None where there is no result, or a later Unicode may change it."""
     if expression is Expression.VALUE:
         return value
     if expression is Expression.LOWER:
@@ -171,7 +168,7 @@ def apply_to_value(expression: Expression, value: Any, *, kind: pa.DataType) -> 
 
 
 def _part(expression: Expression, ticks: Int64s, nanos: int) -> Int64s:
-    """A calendar part of ticks of that many nanoseconds since 1970."""
+    """Return a calendar part of times since 1970, given in ticks of that many nanoseconds."""
     seconds = ticks // (_SECOND // nanos) if nanos <= _SECOND else ticks * (nanos // _SECOND)
     if expression is Expression.HOUR:
         return seconds // 3600 % 24
@@ -187,7 +184,7 @@ def _part(expression: Expression, ticks: Int64s, nanos: int) -> Int64s:
 
 
 def numbers_of(values: pa.Array) -> npt.NDArray[Any] | None:
-    """A uniform array as numpy numbers, arbitrary where it is null; None for bytes."""
+    """Return a uniform array as numpy numbers, arbitrary where it is null; None for bytes."""
     tag = tag_of(values.type)
     if tag is Tag.BYTES:
         return None
@@ -204,7 +201,7 @@ class Member:
 
     of: Expression
     columns: tuple[str | tuple[str, ...], ...]
-    """One, by its name or dotted path, or by the names of its path; more for a tuple of them, which is of their values."""
+    """One column, or those of a tuple: each a name or dotted path, or the names of its path."""
 
     def __str__(self) -> str:
         inner = ", ".join(_quoted(each if isinstance(each, str) else ".".join(each)) for each in self.columns)
@@ -216,10 +213,7 @@ class Member:
 def split_members(text: str) -> tuple[str, ...]:
     """Split a list of members into the text of each.
 
-    Raises
-    ------
-    ValueError
-        Parentheses or quotes do not match.
+    Raises ValueError where parentheses or quotes do not match.
     """
     found, depth, begun, at = [], 0, 0, 0
     while at < len(text):
@@ -269,7 +263,7 @@ def parse_member(text: str, *, default: Expression = Expression.VALUE) -> Member
 
 
 def inputs_of(members: Iterable[Member]) -> tuple[str | tuple[str, ...], ...]:
-    """The columns of all members, each once, in order of first use."""
+    """Return the columns of all members, each once, in order of first use."""
     return tuple(dict.fromkeys(column for member in members for column in member.columns))
 
 

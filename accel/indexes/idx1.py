@@ -1,6 +1,6 @@
-"""`idx1`: the distinct texts of DataFusion's example as an index kind, for a whole file.
+"""`idx1`: the index of DataFusion's example, which lists the distinct texts of a file.
 
-It proves absence only. It never lists NULL, and a text with a line end is listed as several texts.
+It proves absence only. It never lists NULL, and a text with a line end becomes several texts.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Idx1(IndexKind):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParsedIdx1:
-    """The texts read back."""
+    """A parsed `IDX1` index."""
 
     texts: frozenset[bytes]
 
@@ -55,7 +55,7 @@ class ParsedIdx1:
     def prune(self, question: LeafQuestion) -> Evidence | None:
         if question.op not in (LeafOp.EQ, LeafOp.IN) or question.tag is not Tag.BYTES:
             return None
-        # Other writers may have put in a text with a line end, or an empty one, and not say so.
+        # Other writers may have added a text with a line end, or an empty one, without a sign of it.
         may = any(v in self.texts or not v or b"\n" in v or v.endswith(b"\r") for v in question.values)
         return Evidence(np.array([may]), np.ones(1, bool), np.ones(1, bool))
 

@@ -1,7 +1,7 @@
-"""What an index kind is: it builds an index from a column's values, parses it, and answers questions by it. No I/O.
+"""The protocols of index kinds: a kind builds an index from a column's values and parses it; the index prunes.
 
-`IndexKind` and `ParsedIndex` are what every kind has. The protocols at the end are optional abilities; a kind has one by
-having its methods, and need not derive from it.
+Every kind implements `IndexKind`, and its indexes `ParsedIndex`. The protocols at the end are optional; a kind that has
+their methods need not derive from them.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class Level(enum.StrEnum):
 class ChunkValues:
     """The values of one column in one row group, or in a run of its pages.
 
-    For an index of several columns they are structs, with a field a column.
+    For an index of several columns they are structs with a field for each column.
     """
 
     array: pa.Array
-    """Decoded, one value a row; the field of a struct arrives alone. It may be a dictionary array."""
+    """The decoded values, one for each row, perhaps in a dictionary array; a field comes without its struct."""
     first_rows: Int64s
-    """The row of these that each data page starts with; [0] where pages are not known."""
+    """The index of the first row of each data page among these rows; [0] where pages are unknown."""
     num_rows: int
 
     def __post_init__(self) -> None:
@@ -76,7 +76,7 @@ class ChunkValues:
             raise ValueError("pages start at row 0 and ascend, each with a row")
 
     def starts(self, level: Level) -> Int64s:
-        """The first rows of the units; a row group without rows has none, but one as a row group."""
+        """Return the first row of each unit; without rows there are no pages, but still one row group."""
         if level is Level.PAGE:
             return self.first_rows if self.num_rows else self.first_rows[:0]
         if level is Level.ROW_RANGE:
@@ -84,31 +84,31 @@ class ChunkValues:
         return np.zeros(1, np.int64)
 
     def parts(self, level: Level) -> Iterator[pa.Array]:
-        """The values of each unit in order, as slices."""
+        """Return the values of each unit in order, as slices."""
         starts = self.starts(level)
         for start, rows in zip(starts.tolist(), self._rows(starts).tolist(), strict=True):
             yield self.array.slice(start, rows)
 
     def units(self, level: Level) -> Int64s:
-        """The unit of every row."""
+        """Return the unit of every row."""
         starts = self.starts(level)
         return np.repeat(np.arange(len(starts)), self._rows(starts))
 
     def _rows(self, starts: Int64s) -> Int64s:
-        """Rows of each unit."""
+        """Return the number of rows of each unit."""
         return np.diff(np.append(starts, self.num_rows)) if len(starts) else starts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Presence:
-    """Whether units hold nulls, and whether they hold values."""
+    """Which units have nulls, and which have values."""
 
     null: Bools
     value: Bools
 
     @classmethod
     def of(cls, chunk: ChunkValues, level: Level) -> Presence:
-        """Whether each unit of a chunk holds nulls, and values."""
+        """Find out which units of a chunk have nulls and which have values."""
         starts = chunk.starts(level)
         if not chunk.num_rows or not len(starts):
             return cls(np.zeros(len(starts), bool), np.zeros(len(starts), bool))
@@ -120,7 +120,7 @@ class Presence:
 
     @classmethod
     def joined(cls, parts: Sequence[Presence]) -> Presence:
-        """The units of all parts, in order."""
+        """Return the units of all parts, in order."""
         if len(parts) == 1:
             return parts[0]
         none = [np.zeros(0, bool)]
@@ -133,11 +133,11 @@ class Presence:
         return Presence(self.null | other.null, self.value | other.value)
 
     def evidence(self, hit: Bools, miss: Bools | None = None) -> Evidence:
-        """Evidence of a test: `hit`, where a value may pass; `miss`, where one may fail (None: any may)."""
+        """Return the evidence of a test: a value may pass where `hit`, and fail where `miss` (None: everywhere)."""
         return Evidence(self.value & hit, self.value if miss is None else self.value & miss, self.null)
 
     def nulls(self) -> Evidence:
-        """Evidence of IS NULL."""
+        """Return the evidence of IS NULL."""
         return Evidence(self.null, self.value, np.zeros(len(self), bool))
 
 
@@ -152,7 +152,7 @@ def _valid(array: pa.Array) -> Bools:
 
 @runtime_checkable
 class ParsedIndex(Protocol):
-    """One index read back."""
+    """A parsed index."""
 
     @property
     def nbytes(self) -> int:
@@ -160,15 +160,15 @@ class ParsedIndex(Protocol):
         ...
 
     def prune(self, question: LeafQuestion) -> Evidence | None:
-        """Tell which outcomes each unit (page, row range) may have; None where the index cannot say.
+        """Return the outcomes that each unit (page, row range) may have; None where the index cannot tell.
 
-        Rows are pruned where the outcome `true` is ruled out.
+        Rows are pruned where the outcome `true` is impossible.
         """
         ...
 
 
 def first_rows_of(parsed: ParsedIndex) -> Int64s | None:
-    """The row that each range starts with, ascending from 0, of an index of row ranges; else None.
+    """Return the first row of each range, ascending from 0, for an index of row ranges; else None.
 
     Such an index has an attribute `first_rows`.
     """
@@ -180,11 +180,11 @@ class IndexBuilder(Protocol):
     """An index that is being built."""
 
     def add(self, chunk: ChunkValues) -> None:
-        """Add the next rows: a run of whole pages of a row group, or all of it."""
+        """Add the next rows: a whole row group, or a run of its pages."""
         ...
 
     def finish(self) -> bytes:
-        """The bytes of the index of all rows added."""
+        """Return the bytes of the index of all rows added."""
         ...
 
 
@@ -192,18 +192,18 @@ class IndexBuilder(Protocol):
 class IndexKind(Protocol):
     """One kind of index. Derive from it to inherit the optional members.
 
-    What a kind may have besides is in `accel.indexes.kind`: a `builder`, so that row groups are handed over a run of
-    pages at a time; a head, so that large indexes are read in parts; a way to `join` the indexes of many row groups; several
-    columns as `inputs`. An attribute `reads` names the versions that `parse` takes, where that is more than one.
+    The other protocols of `accel.indexes.kind` are optional: a `builder` that takes row groups a run of pages at a
+    time; a head, for indexes that are read in parts; a way to `join` the indexes of many row groups; several columns
+    as `inputs`. An attribute `reads` names the versions that `parse` accepts, where there is more than one.
     """
 
     name: ClassVar[str] = ""
-    """As in files and in `indexes={"column": "name"}`."""
+    """The name in files and in `indexes={"column": "name"}`."""
     version: ClassVar[int] = 1
-    """Version of the bytes; an index of another version is not used."""
+    """The version of the bytes; an index of another version is not used."""
     levels: ClassVar[frozenset[Level]] = frozenset({Level.PAGE})
     ops: ClassVar[frozenset[LeafOp]] = frozenset(LeafOp)
-    """The tests that it may answer: for others its bytes are not fetched."""
+    """The tests that it may answer; its bytes are not fetched for others."""
 
     def build(self, chunks: Iterable[ChunkValues], *, level: Level) -> bytes:
         """Build the index of a file, from all row groups in order, or of one row group."""
@@ -216,23 +216,23 @@ class IndexKind(Protocol):
         return builder.finish()
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedIndex:
-        """Read back what `build` made.
+        """Parse what `build` returned.
 
         Raises
         ------
         IndexFormatError
-            The bytes are not right, or not of that many units.
+            The bytes are damaged, or have another number of units.
         """
         ...
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """Parameters of the build, as the file records them: small, and plain enough for JSON."""
+        """Parameters of the build, which the file records: small, and of JSON's types."""
         return {}
 
 
 class StreamedKind(IndexKind, Protocol):
-    """A kind that is fed while pages are decoded, instead of a row group at a time."""
+    """A kind that takes values while pages are decoded, instead of a row group at a time."""
 
     def builder(self, *, level: Level) -> IndexBuilder:
         """Start a new index."""
@@ -240,10 +240,10 @@ class StreamedKind(IndexKind, Protocol):
 
 
 class PartedKind(IndexKind, Protocol):
-    """A kind whose large indexes are read in parts: the head, and the parts that it names for a question."""
+    """A kind whose large indexes are read in parts: the head, and the parts that a question needs."""
 
     def head_bytes(self, data: bytes) -> int:
-        """The length of the head of an index that was built."""
+        """Return the length of the head of an index that was built."""
         ...
 
     def parse_head(self, data: bytes, *, level: Level, units: int) -> PartedIndex:
@@ -252,40 +252,40 @@ class PartedKind(IndexKind, Protocol):
 
 
 class PartedIndex(ParsedIndex, Protocol):
-    """An index of which the head was read, and perhaps some parts."""
+    """An index whose head was read, and perhaps some parts."""
 
     def wants(self, question: LeafQuestion) -> Iterable[tuple[int, int]]:
-        """The byte ranges [start, end) of the index that a question needs and that are not read yet."""
+        """Return the byte ranges [start, end) of the index that a question needs and that were not read yet."""
         ...
 
     def with_parts(self, parts: Mapping[tuple[int, int], memoryview]) -> PartedIndex:
-        """The same index with more ranges. Raises IndexFormatError where one does not verify."""
+        """Return the index with more parts. Raises IndexFormatError where one does not verify."""
         ...
 
 
 class LimitedKind(IndexKind, Protocol):
-    """A kind whose indexes may come to rule nothing out, and which then says so."""
+    """A kind whose indexes may be unable to prune, and that tells so."""
 
     def shortcoming(self, data: bytes, *, units: int) -> str | None:
-        """Why an index that was built rules nothing out, and what to take instead; None where it does.
+        """Return why an index cannot prune, and what to use instead; None where it can.
 
-        `data` is all of it, or its head where the kind has one. Raises IndexFormatError, as `parse` does.
+        `data` is the whole index, or its head where the kind has one. Raises IndexFormatError, as `parse` does.
         """
         ...
 
 
 class JoinableKind(IndexKind, Protocol):
-    """A kind whose indexes of many row groups' pages become one of them all."""
+    """A kind whose page indexes of many row groups can be joined into one."""
 
     joined_version: ClassVar[int]
-    """Version of the bytes of a joined index; `parse` gives a `JoinedIndex` for it."""
+    """The version of the bytes of a joined index, for which `parse` returns a `JoinedIndex`."""
 
     def join(
         self, runs: Sequence[Callable[[int, int], bytes]], *, keep: Callable[[bytes], None]
     ) -> bytes | None:
         """Join indexes; each is given by a function that returns its bytes [start, end).
 
-        Passes the parts of the new index to `keep`, in order, and returns its head; None where they do not join.
+        Pass the parts of the new index to `keep`, in order, and return its head; None where they cannot be joined.
         """
         ...
 
@@ -304,9 +304,9 @@ class CoveringKind(IndexKind, Protocol):
 
     @property
     def inputs(self) -> Sequence[str | tuple[str, ...]]:
-        """Their names or dotted paths, or the names of their paths; it is given structs with a field a column."""
+        """The columns, as names, dotted paths or the names of paths; the kind takes structs with a field for each."""
         ...
 
     def covers(self) -> Iterable[tuple[int, str]]:
-        """What it covers: positions of columns in `inputs`, each with `value` or an expression over the column."""
+        """Yield what it covers: positions of columns in `inputs`, each with `value` or an expression."""
         ...

@@ -1,8 +1,8 @@
-"""Which of many keys occur in which of many units: a sparse matrix of bits in roaring bitmaps.
+"""A sparse matrix of bits, by key and unit, in roaring bitmaps.
 
 Cell (key, unit) is member `key * units + unit` of a bitmap in the portable format of RoaringFormatSpec. Members have
-32 bits, so a matrix is cut into blocks of whole keys. The behaviour of CRoaring on a bitmap that breaks its own rules
-(members out of order, a wrong cardinality) is undefined, so those rules are checked here first.
+32 bits, so a matrix is cut into blocks of whole keys. CRoaring's behaviour on a bitmap that breaks the rules of the
+format (members out of order, a wrong cardinality) is undefined, so they are checked here first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 _PLAIN_COOKIE = 12346
 _RUN_COOKIE = 12347
 _OFFSETS_FROM = 4
-"""A bitmap with runs has offsets if it has at least so many containers."""
+"""Fewest containers with which a bitmap of runs has offsets."""
 _ARRAY_MAX = 4096
 _BITSET_BYTES = 8192
 
@@ -54,10 +54,8 @@ def encode_bitmap(members: npt.NDArray[np.uint32]) -> bytes:
 def decode_bitmap(data: memoryview, *, limit: int) -> BitMap:
     """Read a set whose members are all below `limit`.
 
-    Raises
-    ------
-    IndexFormatError
-        The bytes are not exactly one roaring bitmap, or it has a member at or above the limit.
+    Raises IndexFormatError where the bytes are not exactly one roaring bitmap, or it has a member at or above
+    the limit.
     """
     from pyroaring import BitMap
 
@@ -72,9 +70,9 @@ def decode_bitmap(data: memoryview, *, limit: int) -> BitMap:
 
 
 def bitmap_runs(bitmap: BitMap) -> Iterator[tuple[Int64s, Int64s]]:
-    """The members as ascending runs, the first and the last of each, a container at a time.
+    """Yield the members as ascending runs, the first and the last of each, a container at a time.
 
-    Few bytes may be a run of very many members, which must not be listed one by one.
+    Since few bytes may encode a run of very many members, these must not be listed one by one.
     """
     data = memoryview(bitmap.serialize())
     keys, cards, runs, starts = _check(data)
@@ -96,7 +94,7 @@ def bitmap_runs(bitmap: BitMap) -> Iterator[tuple[Int64s, Int64s]]:
 
 
 def _check(data: memoryview) -> tuple[Int64s, Int64s, Bools, Int64s]:
-    """Check a bitmap: the upper 16 bits, number of members, form (runs or not) and start of each container.
+    """Check a bitmap; return each container's upper 16 bits, number of members, form (runs or not) and start.
 
     The starts have one more entry, the end of the last container.
     """
@@ -131,9 +129,9 @@ def _check(data: memoryview) -> tuple[Int64s, Int64s, Bools, Int64s]:
 def _check_containers(
     data: memoryview, at: int, cards: npt.NDArray[np.int64], runs: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
-    """Check each container; gives their starts, and the end of the last one."""
+    """Check each container; return their starts, and the end of the last one."""
     if not bool(runs.any()) and bool((cards <= _ARRAY_MAX).all()):
-        # Sparse bitmaps are arrays throughout, which are checked at once.
+        # A sparse bitmap has only arrays, which are checked together.
         ends = np.cumsum(cards)
         members = np.frombuffer(_piece(data, at, 2 * int(cards.sum())), "<u2")
         rising = np.diff(members.astype(np.int32)) > 0
@@ -181,13 +179,13 @@ def _broken(what: str) -> IndexFormatError:
 
 _MEMBERS = 1 << 32
 _DENSE = 1 << 20
-"""Up to so many cells, a flag each is cheaper than sorting."""
+"""Most cells for which a flag for each is cheaper than sorting."""
 _FEW = 64
-"""Up to so many keys are looked up one by one; for more, all runs of cells are read."""
+"""Most keys that are looked up one by one; for more, all runs of cells are read."""
 
 
 def distinct_cells(rows: Int64s, columns: Int64s, *, width: int, height: int) -> Int64s:
-    """The distinct cells `row * width + column`, ascending; rows are below `height`, columns below `width`."""
+    """Return the distinct cells `row * width + column`, ascending; rows are below `height`, columns below `width`."""
     cells = rows * width
     cells += columns
     if width * height > 16 * len(cells) + _DENSE:
@@ -198,12 +196,12 @@ def distinct_cells(rows: Int64s, columns: Int64s, *, width: int, height: int) ->
 
 
 def keys_per_block(units: int) -> int:
-    """The keys of every block but the last."""
+    """Return the number of keys of every block but the last."""
     return _MEMBERS // max(units, 1)
 
 
 def write_matrix(out: BlobWriter, cells: Int64s, *, keys: int, units: int) -> None:
-    """Write the set cells, given ascending as `key * units + unit`: a block of bytes a bitmap."""
+    """Write the set cells, given ascending as `key * units + unit`, in one block for each bitmap."""
     step = keys_per_block(units)
     for first in range(0, keys, step):
         low, high = np.searchsorted(cells, (first * units, min(first + step, keys) * units))
@@ -212,7 +210,7 @@ def write_matrix(out: BlobWriter, cells: Int64s, *, keys: int, units: int) -> No
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matrix:
-    """A matrix read back."""
+    """A parsed matrix."""
 
     keys: int
     units: int
@@ -221,7 +219,7 @@ class Matrix:
 
     @classmethod
     def read(cls, data: BlobReader, *, keys: int, units: int) -> Matrix:
-        """Read a matrix; raises IndexFormatError for cells outside it, and for bytes that are no matrix."""
+        """Read a matrix; raises IndexFormatError for other bytes, and for cells outside of it."""
         if units < 1 and keys:
             raise IndexFormatError("an index has keys and no units")
         step = keys_per_block(units)
@@ -233,7 +231,7 @@ class Matrix:
         return cls(keys, units, blocks, before - data.left + 64)
 
     def row(self, key: int) -> Int64s:
-        """The units of a key, ascending."""
+        """Return the units of a key, ascending."""
         from pyroaring import BitMap
 
         step = keys_per_block(self.units)
@@ -242,7 +240,7 @@ class Matrix:
         return np.frombuffer(found.to_array(), np.uint32).astype(np.int64) - low
 
     def cells(self) -> tuple[Int64s, Int64s]:
-        """The key and the unit of each cell that is set, by keys, then units."""
+        """Return the key and the unit of each cell that is set, ordered by key, then unit."""
         step = keys_per_block(self.units)
         found = [
             np.frombuffer(block.to_array(), np.uint32).astype(np.int64) + number * step * self.units
@@ -252,7 +250,7 @@ class Matrix:
         return keys, units
 
     def any(self, keys: Bools) -> Bools:
-        """Units that have one of the keys, given as flags of all keys."""
+        """Return the units that have one of the keys, given as flags for all keys."""
         out = np.zeros(self.units, bool)
         wanted = np.flatnonzero(keys)
         if len(wanted) <= _FEW:
@@ -265,7 +263,7 @@ class Matrix:
         return out
 
     def all(self, keys: Iterable[int]) -> Bools:
-        """Units that have every one of the keys."""
+        """Return the units that have every one of the keys."""
         out = np.ones(self.units, bool)
         for key in keys:
             here = np.zeros(self.units, bool)
@@ -277,9 +275,9 @@ class Matrix:
 
 
 def _units_of_runs(block: BitMap, keys: Bools, units: int) -> Bools:
-    """Units that have one of the keys, given as flags of the keys of the block."""
+    """Return the units that have one of the keys, given as flags for the keys of the block."""
     before = np.concatenate(([0], np.cumsum(keys)))
-    # The runs that hold each unit, less those that hold the unit before it.
+    # The number of runs with each unit, less that of the unit before it.
     rises = np.zeros(units + 1, np.int64)
     for first, last in bitmap_runs(block):
         (first_key, low), (last_key, high) = np.divmod(first, units), np.divmod(last, units)
@@ -288,7 +286,7 @@ def _units_of_runs(block: BitMap, keys: Bools, units: int) -> Bools:
         np.add.at(rises, low[starts], 1)
         np.subtract.at(rises, np.where(longer, units, high + 1)[starts], 1)
         np.subtract.at(rises, high[ends] + 1, 1)
-        # Keys of which a run holds all units.
+        # Keys whose units all lie in one run.
         between = longer & (before[last_key] > before[first_key + longer])
         rises[0] += np.count_nonzero(ends) + np.count_nonzero(between)
         rises[units] -= np.count_nonzero(between)

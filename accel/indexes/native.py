@@ -1,7 +1,7 @@
-"""Column values in the one form that indexes store and compare, and the 64-bit keys of those values.
+"""Column values in the form that indexes store and compare, and the 64-bit keys of those values.
 
-Text and binary are bytes; integers, dates, times, timestamps (ticks) and decimals (unscaled) are integers; -0.0 is 0.0, and
-all NaN are one value. A key is the value's own 64 bits, or their XXH64 with seed 0.
+Text and binary are bytes; integers, dates, times, timestamps (ticks) and decimals (unscaled) are integers; -0.0 is
+0.0, and all NaN are one value. A key is the value's own 64 bits, or their XXH64 with seed 0.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _WIDTHS = {
 
 
 def tag_of(kind: pa.DataType) -> Tag | None:
-    """The stored form of an Arrow type's values; None for types that have no order."""
+    """Return the stored form of an Arrow type's values; None for types that have no order."""
     found = kind_of(kind)
     match found.domain:
         case Domain.FLOAT:
@@ -88,10 +88,10 @@ def tag_of(kind: pa.DataType) -> Tag | None:
 
 
 def signature_of(kind: pa.DataType) -> str:
-    """The stored form of a type, which an index's entry records: types of one signature have comparable stored values.
+    """Return the stored form of a type, which an index's entry records. Values of one signature compare.
 
-    It is the tag and, for integers, what one of them counts: `int64:1/100` is a decimal of scale 2,
-    `int64:1000/1` a time or timestamp in microseconds (numerators are nanoseconds there).
+    It is the tag and, for integers, the unit of the number: `int64:1/100` is a decimal of scale 2,
+    `int64:1000/1` a time or timestamp in microseconds (1000 nanoseconds).
     """
     tag = tag_of(kind)
     if tag is None:
@@ -104,13 +104,10 @@ def signature_of(kind: pa.DataType) -> str:
 
 
 def uniform(array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The values in one of seven types: int64, uint64, decimal128(38, 0), decimal256(76, 0), double,
+    """Convert values to one of seven types: int64, uint64, decimal128(38, 0), decimal256(76, 0), double,
     binary or large_binary, bool. Dictionaries are decoded.
 
-    Raises
-    ------
-    SchemaMismatchError
-        The type has no order: lists, structs, intervals, null.
+    Raises SchemaMismatchError where the type has no order: lists, structs, intervals, null.
     """
     array = whole(array)
     tag = tag_of(array.type)
@@ -123,7 +120,7 @@ def uniform(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     if tag is Tag.INT64:
         return values if values.type == pa.int64() else values.cast(pa.int64())
     if tag is Tag.FLOAT64:
-        with np.errstate(invalid="ignore"):  # a NaN may be a signalling one
+        with np.errstate(invalid="ignore"):  # for signalling NaN
             numbers = integers(values) + 0.0
         numbers[np.isnan(numbers)] = math.nan
         return _fixed(numbers, validity(values), pa.float64())
@@ -140,13 +137,13 @@ class Coded:
     """A column as its distinct values and a code for every row."""
 
     values: pa.Array
-    """Uniform (see `uniform`), each once, none null; in no order."""
+    """The distinct values as `uniform` returns them, without null, in no order."""
     codes: Int64s
-    """For every row the position in `values`, -1 for a null."""
+    """The position in `values` for every row; -1 for a null."""
 
 
 def code_values(array: pa.Array | pa.ChunkedArray) -> Coded:
-    """The distinct values of a column and, for every row, which of them it holds.
+    """Return the distinct values of a column, and the code of every row.
 
     Raises SchemaMismatchError as `uniform` does.
     """
@@ -154,7 +151,7 @@ def code_values(array: pa.Array | pa.ChunkedArray) -> Coded:
     if not pa.types.is_dictionary(array.type):
         encoded = uniform(array).dictionary_encode()
         return Coded(encoded.dictionary, _codes(encoded))
-    # A dictionary may repeat values, hold nulls, and hold what no row has.
+    # A dictionary may have repeated values, nulls, and values that no row has.
     entries = uniform(array.dictionary).dictionary_encode()
     codes = _codes(array)
     if not len(entries):
@@ -178,7 +175,7 @@ def _codes(encoded: pa.DictionaryArray) -> Int64s:
 
 
 def native_values(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
-    """The values that are not null, in row order, in the form of a `LeafQuestion`'s literals.
+    """Return the values that are not null, in row order, in the form of a `LeafQuestion`'s literals.
 
     int64, uint64, float64 or bool arrays; objects for bytes and for decimals beyond 64 bits.
 
@@ -197,7 +194,7 @@ def native_values(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
 
 
 def from_natives(values: list[Any], tag: Tag) -> pa.Array:
-    """The inverse of `native_values`: a uniform array."""
+    """Return a uniform array of native values: the inverse of `native_values`."""
     if tag is Tag.BYTES:
         return bytes_array(values, pa.large_binary())
     if tag is Tag.BOOLEAN:
@@ -207,7 +204,7 @@ def from_natives(values: list[Any], tag: Tag) -> pa.Array:
 
 
 def pack(values: list[Any], tag: Tag) -> bytes:
-    """Fixed-width values, little endian; booleans a byte each."""
+    """Encode fixed-width values in little endian, booleans as one byte each."""
     if tag in (Tag.INT128, Tag.INT256):
         return b"".join(int(value).to_bytes(tag.width, "little", signed=True) for value in values)
     return np.array(values, NUMPY[tag]).tobytes()
@@ -233,7 +230,7 @@ _P4, _P5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
 
 
 def bits_of(values: pa.Array) -> Uint64s | None:
-    """The 64 bits of each value of a uniform array; None for types that do not fit into them."""
+    """Return the 64 bits of each value of a uniform array; None for types that do not fit into them."""
     tag = tag_of(values.type)
     if tag is Tag.BOOLEAN:
         return mask(values).astype(np.uint64)
@@ -244,8 +241,8 @@ def bits_of(values: pa.Array) -> Uint64s | None:
 
 
 def hash_values(values: pa.Array) -> Uint64s:
-    """XXH64 of each value of a uniform array without nulls: of its 8 bytes (a boolean's byte widened),
-    of the 16 or 32 of a wide decimal, or of the value itself for bytes."""
+    """Return the XXH64 of each value of a uniform array without nulls: of its 8 bytes (with a boolean widened),
+    of the 16 or 32 bytes of a wide decimal, or of the value itself for bytes."""
     bits = bits_of(values)
     if bits is not None:
         return hash_bits(bits)
@@ -264,10 +261,10 @@ def hash_values(values: pa.Array) -> Uint64s:
 
 
 def bits_of_rows(array: pa.Array) -> tuple[Uint64s, Bools] | None:
-    """The 64 bits of every row's value, and which rows have one, for a column whose values seldom repeat.
+    """Return the 64 bits of every row's value, and which rows have one, for a column whose values seldom repeat.
 
-    Finding the distinct values of such a column takes longer than the rest of the build. None for other columns, and
-    for types that do not fit into 64 bits.
+    Return None for other columns and for types that do not fit into 64 bits. Finding the distinct values of such a
+    column would take longer than the rest of the build.
     """
     if pa.types.is_dictionary(array.type) or tag_of(array.type) not in (Tag.INT64, Tag.UINT64, Tag.FLOAT64):
         return None
@@ -282,12 +279,12 @@ def bits_of_rows(array: pa.Array) -> tuple[Uint64s, Bools] | None:
 
 
 def hash_natives(values: tuple[Any, ...], tag: Tag) -> Uint64s:
-    """`hash_values` of a question's literals."""
+    """Return the `hash_values` of a question's literals."""
     return hash_values(from_natives(list(values), tag))
 
 
 def hash_bits(words: Uint64s) -> Uint64s:
-    """XXH64 of the eight bytes of each word: the specification's steps for inputs of that length, vectorised."""
+    """Return the XXH64 of the eight bytes of each word, by the specification's steps for inputs of that length."""
     with np.errstate(over="ignore"):
         lane = _rotated(words * np.uint64(_P2), 31) * np.uint64(_P1)
         out = np.uint64(_P5 + 8) ^ lane

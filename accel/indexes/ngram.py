@@ -1,8 +1,8 @@
 """`ngram`: the trigrams (runs of three bytes) of a column's text, and the pages that have each.
 
 It answers LIKE and ILIKE with a literal run of three bytes or more, EQ, IN, and IS NULL by flags. Text is folded by
-`str.casefold`, so that all texts that ILIKE takes as equal are equal. It costs 4 bytes for each trigram that occurs, and about
-2 for each page that has it: for words of many kinds a tenth to a half of the compressed text.
+`str.casefold`, so that all texts that ILIKE treats as equal are equal. It costs 4 bytes for each trigram that occurs,
+and about 2 for each page that has it: for varied words a tenth to a half of the compressed text.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from accel.arrays import from_numpy, sort_distinct
-from accel.errors import IndexFormatError, SchemaMismatchError
+from accel.errors import SchemaMismatchError
 from accel.indexes.expressions import fold_all, fold_settled
-from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
-from accel.indexes.matrix import Matrix, distinct_cells, keys_per_block, write_matrix
+from accel.indexes.kind import ChunkValues, Level, Presence
+from accel.indexes.matrix import distinct_cells, keys_per_block
 from accel.indexes.native import Tag, code_values, tag_of
-from accel.indexes.question import LeafOp, LeafQuestion
-from accel.indexes.wire import (
-    BlobReader,
-    BlobWriter,
+from accel.indexes.parts import (
     Directory,
     IndexInParts,
-    check_part,
+    KeyedPart,
+    KeyedParts,
+    KindInParts,
     close_head,
     head_length,
     open_head,
@@ -34,6 +33,8 @@ from accel.indexes.wire import (
     seal_head,
     write_directory,
 )
+from accel.indexes.question import LeafOp, LeafQuestion
+from accel.indexes.wire import BlobWriter
 from accel.predicate.prune import Evidence
 
 if TYPE_CHECKING:
@@ -44,17 +45,17 @@ __all__ = ["Ngram", "ParsedNgram"]
 Uint32s = npt.NDArray[np.uint32]
 
 _MAGIC = b"AIN3"
-_PART = b"AINp"
+_PARTS = KeyedParts(b"AINp", "<u4")
 _OPAQUE = "some value of every unit is no text that can be searched in; take bitmap or bloom instead"
 _PART_KEYS = 512
 _GRAMS = 1 << 24
 """The number of trigrams of bytes."""
 _MANY_KEYS = 100
-"""An IN of more values is not looked up: each value takes a lookup for every trigram in it."""
+"""An IN of more values is not looked up, since each value takes a lookup for every trigram in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ngram(IndexKind):
+class Ngram(KindInParts):
     """Trigrams of text, for LIKE '%part%'."""
 
     name: ClassVar[str] = "ngram"
@@ -66,20 +67,12 @@ class Ngram(IndexKind):
         """Start a new index."""
         return _Builder(level)
 
-    def head_bytes(self, data: bytes) -> int:
-        """The length of the head of an index: a reader needs the head before it knows which part to read."""
-        return head_length(data)
-
     def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedNgram:
         """Read the head alone; `with_parts` adds the parts that a question needs."""
         return ParsedNgram(_read_head(data, units), {})
 
-    def parse(self, data: bytes, *, level: Level, units: int) -> ParsedNgram:
-        head = self.parse_head(data[: head_length(data)], level=level, units=units)
-        return head.with_all_parts(data)
-
     def shortcoming(self, data: bytes, *, units: int) -> str | None:
-        """Why an index, of which this is all or the head, rules nothing out but nulls; None where it does more."""
+        """Return why an index prunes by nulls only; None where it does more. `data` is the whole index or its head."""
         head = _read_head(data[: head_length(data)], units)
         values = head.presence.value
         return _OPAQUE if bool(values.any()) and bool(head.opaque[values].all()) else None
@@ -95,7 +88,7 @@ class _Builder:
         self.presence: list[Presence] = []
         self.opaque: list[bool] = []
         self.found: list[Uint32s] = []
-        """The runs of each unit, ascending."""
+        """The trigrams of each unit, ascending."""
         self.seen = np.zeros(_GRAMS, bool)
 
     def add(self, chunk: ChunkValues) -> None:
@@ -111,7 +104,7 @@ class _Builder:
                 width=len(coded.values),
                 height=1,
             )
-            # What is no text, or not in this Python's Unicode, may match in ways that folding does not foresee.
+            # Invalid text, and text outside of this Python's Unicode, may match in ways that folding does not foresee.
             folded = fold_all(coded.values.take(from_numpy(present)).to_pylist())
             self.found.append(self._distinct(_grams(folded or [])))
             self.opaque.append(folded is None)
@@ -138,26 +131,17 @@ class _Builder:
         cells = [np.searchsorted(grams, here) * units + unit for unit, here in enumerate(self.found)]
         every = np.sort(np.concatenate([*cells, np.zeros(0, np.int64)]))
         step = max(1, min(_PART_KEYS, keys_per_block(units)))
-        firsts = range(0, len(grams), step)
-        parts = []
-        for low in firsts:
-            high = min(low + step, len(grams))
-            a, b = np.searchsorted(every, (low * units, high * units))
-            out = BlobWriter(_PART)
-            out.array(grams[low:high], "<u4")
-            write_matrix(out, every[a:b] - low * units, keys=high - low, units=units)
-            parts.append(out.bytes())
+        directory, parts = _PARTS.cut(grams, every, step=step, units=units)
         head = BlobWriter(b"")
         head.u32(units)
         head.presence(presence)
         head.flags(np.array(self.opaque, bool)[:units])
-        sizes = np.array([min(step, len(grams) - low) for low in firsts], np.int64)
-        write_directory(head, Directory.of(grams[::step].astype(np.uint64), sizes, parts))
+        write_directory(head, directory)
         return seal_head(_MAGIC, head) + b"".join(parts)
 
 
 def _grams(texts: list[bytes]) -> Uint32s:
-    """The trigrams within each text, with repeats."""
+    """Return the trigrams within each text, with repeats."""
     data = np.frombuffer(b"".join(texts), np.uint8).astype(np.uint32)
     if len(data) < 3:
         return np.zeros(0, np.uint32)
@@ -174,19 +158,13 @@ def _grams(texts: list[bytes]) -> Uint32s:
 class _Head:
     presence: Presence
     opaque: Bools
-    """Units whose text is not UTF-8, or may fold otherwise in a later Unicode: anything may match there."""
+    """Units where anything may match: their text is not UTF-8, or a later Unicode may fold it differently."""
     directory: Directory
     length: int
 
     def spans(self) -> list[tuple[int, int]]:
-        """The parts as half-open ranges of the whole index's bytes."""
+        """Return the parts as half-open ranges of the whole index's bytes."""
         return self.directory.spans(self.length)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Part:
-    grams: Uint32s
-    matrix: Matrix
 
 
 def _read_head(data: bytes, units: int) -> _Head:
@@ -198,25 +176,16 @@ def _read_head(data: bytes, units: int) -> _Head:
     return _Head(presence, opaque, directory, len(data))
 
 
-def _read_part(blob: BlobReader, count: int, units: int) -> _Part:
-    grams = blob.array(count, "<u4")
-    matrix = Matrix.read(blob, keys=count, units=units)
-    blob.end()
-    if bool((grams[1:] <= grams[:-1]).any()) or (count and int(grams[-1]) >= _GRAMS):
-        raise IndexFormatError("an ngram index has runs out of order")
-    return _Part(grams, matrix)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ParsedNgram(IndexInParts):
-    """Trigrams read back, or the head and some of the parts."""
+    """A parsed ngram index: the head, and some or all parts."""
 
     head: _Head
-    parts: Mapping[int, _Part]
+    parts: Mapping[int, KeyedPart]
 
     @property
     def nbytes(self) -> int:
-        read = sum(part.grams.nbytes + part.matrix.nbytes for part in self.parts.values())
+        read = sum(part.nbytes for part in self.parts.values())
         return self.head.length + self.head.directory.nbytes + 2 * read + 512
 
     def part_numbers(self, question: LeafQuestion) -> list[int]:
@@ -227,13 +196,8 @@ class ParsedNgram(IndexInParts):
         numbers: list[int] = sort_distinct(self.head.directory.part_of(grams)).tolist()
         return numbers
 
-    def read_part(self, number: int, data: memoryview) -> _Part:
-        directory = self.head.directory
-        check_part(data, directory.checksums[number])
-        part = _read_part(BlobReader(data, _PART), int(directory.sizes[number]), len(self.head.presence))
-        if int(part.grams[0]) != int(directory.first_keys[number]):
-            raise IndexFormatError("a part of an ngram index has runs out of order")
-        return part
+    def read_part(self, number: int, data: memoryview) -> KeyedPart:
+        return _PARTS.read(data, self.head.directory, number, units=len(self.head.presence))
 
     def prune(self, question: LeafQuestion) -> Evidence | None:
         presence = self.head.presence
@@ -251,7 +215,7 @@ class ParsedNgram(IndexInParts):
         return presence.evidence(hit | self.head.opaque)
 
     def _runs(self, question: LeafQuestion) -> list[list[bytes]] | None:
-        """Lists of texts, of which a value that passes contains all of one; None where the index cannot say."""
+        """Return lists of texts: a passing value contains all texts of one list. None where the index cannot tell."""
         if question.tag is not Tag.BYTES:
             return None
         if question.op is LeafOp.LIKE and question.pattern is not None:
@@ -261,7 +225,7 @@ class ParsedNgram(IndexInParts):
         return None
 
     def _having(self, runs: list[bytes]) -> Bools | None:
-        """Units that have every trigram of the runs; None where a part is not here."""
+        """Return the units that have every trigram of the runs; None where a part was not read."""
         wanted = sort_distinct(_grams(runs))
         out = np.ones(len(self.head.presence), bool)
         numbers = self.head.directory.part_of(wanted.astype(np.uint64))
@@ -272,8 +236,8 @@ class ParsedNgram(IndexInParts):
             if part is None:
                 return None
             here = wanted[numbers == number]
-            at = np.searchsorted(part.grams, here)
-            if int(at[-1]) == len(part.grams) or bool((part.grams[at] != here).any()):
+            at = np.searchsorted(part.keys, here)
+            if int(at[-1]) == len(part.keys) or bool((part.keys[at] != here).any()):
                 return np.zeros(len(out), bool)
             out &= part.matrix.all(at.tolist())
         return out
@@ -289,5 +253,5 @@ class ParsedNgram(IndexInParts):
 
 
 def _settled(texts: Iterable[bytes]) -> list[bytes]:
-    """The folded texts; those that another Unicode may fold otherwise are left out."""
+    """Return the folded texts, without those that another Unicode may fold differently."""
     return [folded for folded in map(fold_settled, texts) if folded is not None]

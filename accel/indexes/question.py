@@ -1,4 +1,4 @@
-"""One leaf of a predicate, in the form in which an index is asked about it."""
+"""The questions that indexes answer: each is one leaf of a predicate."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ __all__ = ["MANY_KEYS", "LeafOp", "LeafQuestion", "question_of"]
 
 
 MANY_KEYS = 1000
-"""An IN of more values is not looked up: most units hold one of so many."""
+"""An IN of more values is not looked up, since most units have one of so many."""
 
 
 class LeafOp(enum.StrEnum):
-    """The tests that an index is asked about; all others are derived from them.
+    """The tests that indexes answer; all others are derived from them.
 
-    `!=` is the negation of EQ, `>` of LE, and `>=` of LT; the engine negates. Integers (and so dates, timestamps and
-    decimals) have LE and no LT; booleans have EQ alone.
+    `!=` is the negation of EQ, `>` of LE, and `>=` of LT; the engine negates. Integers (hence dates, timestamps and
+    decimals) have LE and no LT; booleans have only EQ.
     """
 
     EQ = "="
@@ -56,23 +56,22 @@ class LeafQuestion:
 
     op: LeafOp
     path: tuple[str, ...]
-    """The column: names from the top level down."""
+    """The names of the column from the top level down."""
     arrow_type: pa.DataType
     """The type of the column, as the scan sees it."""
     values: tuple[Any, ...]
-    """The literals in the column's native domain, as `native_values` has the column: int, float, bytes or
-    bool. One for EQ, LT and LE; for IN each once; none for LIKE and IS_NULL. NaN occurs with EQ and IN
-    only and equals itself; a zero is 0.0."""
+    """The literals in the form of `native_values`: int, float, bytes or bool. EQ, LT and LE have one, IN has each once,
+    LIKE and IS_NULL have none. NaN occurs with EQ and IN only and equals itself; a zero is 0.0."""
     pattern: Pattern | None
     """The pattern of LIKE and ILIKE (`pattern.ignore_case`); `pattern.runs` are its literal runs."""
     with_null: bool
-    """Whether the list of an IN holds a NULL: a value that is not among `values` then gives NULL. `ask` applies this, not the kind."""
+    """Whether an IN lists NULL, so that a value not among `values` gives NULL; `ask` applies it, not the kind."""
     atom: Node
-    """The leaf as an atom of the predicate, over column 0."""
+    """The leaf as an atom over column 0."""
 
     @property
     def tag(self) -> Tag | None:
-        """How values of the column are stored."""
+        """The stored form of the column's values."""
         return tag_of(self.arrow_type)
 
     @property
@@ -81,18 +80,18 @@ class LeafQuestion:
         return self.values[0]
 
     def test(self, values: pa.Array) -> Bools:
-        """Evaluate the leaf exactly for values as `uniform` gives them, none null."""
+        """Evaluate the leaf exactly for values that `uniform` returned, without nulls."""
         bound = Bound((BoundColumn(("value",), values.type),), self.atom)
         return mask(outcome(bound, {("value",): values}, len(values)))
 
 
 def question_of(node: Node, column: BoundColumn) -> LeafQuestion | None:
-    """Turn an atom of a bound predicate into a question; None where no index could answer it.
+    """Return the question of a node of a bound predicate; None where no index could answer it.
 
     Parameters
     ----------
     node : Node
-        Any node. Comparisons of two columns and constants give no question.
+        Any node; only atoms over one column have a question.
     column : BoundColumn
         The column that the atom names.
     """

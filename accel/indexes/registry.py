@@ -1,7 +1,7 @@
 """The index kinds that this process can use, and guarded calls to them.
 
-Kinds are accel's own, those that a caller registers, and those of installed packages. A kind may be anybody's code, so its
-answers are checked before rows are pruned by them, and an exception from it means that the index is not used.
+Kinds are accel's own, those that a caller registers, and those of installed packages. Since a kind may be foreign
+code, its answers are checked before they prune rows, and its index is not used where it raises an exception.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _GROUP = "accel.indexes"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 _registered: dict[str, IndexKind] = {}
 _packages_seen = False
-# Whether this thread loads packages: a package may ask for kinds while it is imported.
+# Whether this thread is loading packages, which may look up kinds while they are imported.
 _loading: ContextVar[bool] = ContextVar("loading", default=False)
 
 
 def register_index(kind: IndexKind) -> IndexKind:
     """Register a kind under its name, so that files can be written and read with it.
 
-    A kind that is registered under the same name is replaced.
+    It replaces a kind that was registered under the same name.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def register_index(kind: IndexKind) -> IndexKind:
 
 
 def find_kind(name: str, version: int | None = None) -> IndexKind | None:
-    """Find the kind of that name; None where there is none, or it does not read that version."""
+    """Return the kind of this name; None where there is none, or it does not read this version."""
     found = _own(name) or _registered.get(name)
     if found is None:
         _load_packages()
@@ -95,7 +95,7 @@ def find_kind(name: str, version: int | None = None) -> IndexKind | None:
 
 
 def make_kind(spec: str | IndexKind) -> IndexKind:
-    """Resolve what a caller passes: a name, for that kind with its defaults, or the kind itself.
+    """Return the kind that a caller passes: by name, with its defaults, or the kind itself.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def make_kind(spec: str | IndexKind) -> IndexKind:
 
 
 def kinds() -> Mapping[str, IndexKind]:
-    """All kinds by name, those of installed packages among them."""
+    """Return all kinds by name, including those of installed packages."""
     _load_packages()
     ours = {name: kind for name in _OURS if (kind := _own(name)) is not None}
     return {**_registered, **ours}
@@ -135,7 +135,7 @@ def _load_packages() -> None:
         _load_entry_points()
     finally:
         _loading.reset(token)
-    # Set last, so that no other thread misses a kind that is still being loaded; two threads at once both load.
+    # Set last, so that no other thread misses a kind that is still being loaded; two threads may both load.
     _packages_seen = True
 
 
@@ -160,7 +160,7 @@ def guarded(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     Raises
     ------
     IndexFormatError
-        The method raised anything: the index is then not used.
+        The method raised an exception; the index is then not used.
     """
     try:
         return call(*args, **kwargs)
@@ -171,7 +171,7 @@ def guarded(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def ask(parsed: ParsedIndex, question: LeafQuestion, *, units: int, signature: str) -> Evidence | None:
-    """Ask an index about one leaf, and check its answer; None where the index cannot say.
+    """Ask an index about one leaf, and check its answer; return None where the index cannot tell.
 
     Parameters
     ----------
@@ -180,9 +180,9 @@ def ask(parsed: ParsedIndex, question: LeafQuestion, *, units: int, signature: s
     question : LeafQuestion
         The leaf.
     units : int
-        The entries that the answer must have: 1, the number of pages, or of row ranges (`len(parsed.first_rows)`).
+        The entries that the answer must have: 1, or the number of pages or of row ranges (`len(parsed.first_rows)`).
     signature : str
-        `signature_of` the column's type when the index was built. Where the scan's type differs, the answer is None.
+        The `signature_of` the column's type when the index was built. Where the scan's differs, the answer is None.
 
     Raises
     ------
@@ -196,15 +196,15 @@ def ask(parsed: ParsedIndex, question: LeafQuestion, *, units: int, signature: s
         return None
     _check(found, units)
     if question.with_null:
-        # With a NULL in the list, a value that the list does not hold gives NULL.
+        # With a NULL in the list, a value that is not in the list gives NULL.
         return Evidence(found.may_true, np.zeros(units, bool), found.may_null | found.may_false)
     return found
 
 
 def ask_all(parsed: Any, asked: Sequence[tuple[LeafQuestion, bool]], *, units: int) -> Evidence | None:
-    """Ask an index of several columns whether all leaves can hold at once: each true, or false where it comes with False.
+    """Ask an index of several columns whether one row can give all leaves their answers, each true or false.
 
-    None where the index cannot say. The caller checks the signatures of the columns. Raises as `ask` does.
+    Return None where the index cannot tell. The caller checks the columns' signatures. Raises as `ask` does.
     """
     together = getattr(parsed, "prune_all", None)
     if together is None or not asked:

@@ -1,6 +1,6 @@
-"""`sketch`: an estimate of how many distinct values there are and how they are spread, for planning.
+"""`sketch`: an estimate of the number of distinct values and of their distribution, for planning.
 
-It proves nothing, so it never prunes. It costs 2 KB for the HyperLogLog sketch and 1 KB for the quantiles, whatever the data.
+It proves nothing, so it never prunes. The HyperLogLog sketch takes 2 KB and the quantiles 1 KB, whatever the data.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LIKE_GUESS = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sketch(IndexKind):
-    """Distinct count and quantiles.
+    """An estimate of the distinct count, and quantiles.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class _Builder:
 
 
 def _places(values: pa.Array) -> Floats:
-    """Values as doubles of the same order; for text its first six bytes."""
+    """Return doubles in the order of the values; text is ordered by its first six bytes."""
     tag = tag_of(values.type)
     if tag is Tag.BYTES:
         return np.array([_place(value) for value in values.to_pylist()], np.float64)
@@ -157,7 +157,7 @@ def _place(value: bytes) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ParsedSketch:
-    """A sketch read back."""
+    """A parsed sketch."""
 
     tag: Tag | None
     rows: int
@@ -178,7 +178,7 @@ class ParsedSketch:
         return None
 
     def selectivity(self, question: LeafQuestion) -> float:
-        """The estimated fraction of rows, 0 to 1, for which the question is true."""
+        """Return the estimated fraction of rows, 0 to 1, for which the question is true."""
         if not self.rows:
             return 0.0
         if question.op is LeafOp.IS_NULL:
@@ -198,12 +198,12 @@ class ParsedSketch:
         at = _double(value)
         if not len(self.edges) or not self.edges[0] <= at <= self.edges[-1]:
             return 0.0
-        # A value that fills whole buckets is that frequent; others are taken to be equally frequent.
+        # A value that fills whole buckets is as frequent as they; the others are assumed to be equally frequent.
         low, high = np.searchsorted(self.edges, at, "left"), np.searchsorted(self.edges, at, "right")
         return max(float(high - low - 1) / (len(self.edges) - 1), 1.0 / max(self.distinct, 1.0))
 
     def _below(self, at: float) -> float:
-        """The share of values up to a point."""
+        """Return the share of the values up to a point."""
         if not len(self.edges) or at < self.edges[0]:
             return 0.0
         if at >= self.edges[-1]:

@@ -1,7 +1,8 @@
 """The content of zone maps: bounds, counts and sums of units of rows, bounds of tuples, and their bytes.
 
-Tuple bounds serve files that are sorted by several columns: where a file is sorted by (a, b), a unit with two values of `a` has
-bounds of `b` that rule out little, but its bounds as tuples decide `a = 5 AND b > 7`. In tuples NULL comes first and NaN last.
+Tuple bounds serve files that are sorted by several columns. In a file sorted by (a, b), the bounds of `b` of a unit
+with two values of `a` prune little, but its bounds as tuples decide `a = 5 AND b > 7`. In tuples NULL comes first and
+NaN last.
 """
 
 from __future__ import annotations
@@ -54,14 +55,14 @@ _LONG = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ZoneStats:
-    """Bounds, counts and sums of n units, one entry each."""
+    """Bounds, counts and sums of n units; every array has an entry for each."""
 
     tag: Tag
     lower: tuple[Any, ...]
     """Native values; None where there is no bound. NaN is never one."""
     upper: tuple[Any, ...]
     exact: Bools
-    """The bounds occur as values: they are the minimum and the maximum (of what is not NaN)."""
+    """Whether the bounds are the minimum and the maximum of the values that are not NaN."""
     rows: Int64s
     nulls: Int64s
     nans: Int64s
@@ -75,12 +76,12 @@ class ZoneStats:
 
     @property
     def unbounded(self) -> bool:
-        """Whether some units hold values other than NaN, and none of those has a bound."""
+        """Whether some units have values other than NaN, and none of those units has a bound."""
         filled = np.flatnonzero(self.counts > self.nans).tolist()
         return bool(filled) and all(self.lower[at] is None and self.upper[at] is None for at in filled)
 
     def bounds(self) -> Bounds:
-        """The bounds in the form in which statistics prune."""
+        """Return the bounds in the form of Parquet's statistics."""
         has_lower = np.array([value is not None for value in self.lower], bool)
         has_upper = np.array([value is not None for value in self.upper], bool)
         return Bounds(
@@ -96,7 +97,7 @@ class ZoneStats:
 
     @classmethod
     def joined(cls, parts: Sequence[ZoneStats]) -> ZoneStats:
-        """The units of all parts, in order; they are of one type."""
+        """Concatenate the units of all parts, which are of one type."""
         if len(parts) == 1:
             return parts[0]
         sums = [part.sums for part in parts]
@@ -115,7 +116,7 @@ class ZoneStats:
 
     @classmethod
     def merged(cls, parts: Sequence[ZoneStats]) -> ZoneStats:
-        """One unit of many: `parts` are of one type, each of one unit."""
+        """Merge parts of one type, each of one unit, into one unit."""
         tag = parts[0].tag
         full = [part for part in parts if int(part.counts[0] - part.nans[0])]
         lows = [part.lower[0] for part in full]
@@ -150,7 +151,7 @@ def _finite(values: Sequence[int | float]) -> bool:
 
 
 def _sum_floats(values: Sequence[int | float]) -> float:
-    """The sum of finite numbers; infinite where it overflows on the way, and then not usable."""
+    """Return the sum of finite numbers; infinity, which no caller uses, where an intermediate sum overflows."""
     try:
         return math.fsum(values)
     except OverflowError:
@@ -186,7 +187,7 @@ FILL: dict[Tag, Any] = {
 
 
 def unit_stats(values: pa.Array, starts: Int64s) -> ZoneStats:
-    """The figures of runs of rows of a uniform array; each run has a row, or there is one run and no row."""
+    """Return the statistics of runs of rows of a uniform array; every run has rows, or the one run has none."""
     tag = tag_of(values.type)
     if tag is None:
         raise TypeError(f"{values.type} is no stored type")
@@ -223,7 +224,7 @@ def unit_stats(values: pa.Array, starts: Int64s) -> ZoneStats:
 
 
 def folded_stats(values: pa.Array, starts: Int64s) -> ZoneStats:
-    """`unit_stats` of folded text: units with text that is not settled have no bounds."""
+    """Return the `unit_stats` of folded text; units with text that is not settled have no bounds."""
     stats = unit_stats(values, starts)
     bounds = [*starts.tolist(), len(values)]
     settled = [_is_settled(values.slice(start, end - start)) for start, end in pairwise(bounds)]
@@ -265,7 +266,7 @@ def _extremes(numbers: npt.NDArray[Any], plain: Bools, starts: Int64s) -> tuple[
 
 
 def _least_and_most(values: pa.Array, starts: Int64s) -> tuple[list[Any], list[Any]]:
-    """The extremes of values that numpy does not order."""
+    """Return the least and greatest values of types that numpy does not order."""
     if tag_of(values.type) is not Tag.BYTES:
         return _ranked(values, starts)
     ends = np.append(starts[1:], len(values))
@@ -275,7 +276,7 @@ def _least_and_most(values: pa.Array, starts: Int64s) -> tuple[list[Any], list[A
 
 
 def _ranked(values: pa.Array, starts: Int64s) -> tuple[list[Any], list[Any]]:
-    """The extremes of wide decimals, found by the ranks of the values."""
+    """Return the least and greatest wide decimals, by the ranks of the values."""
     coded = code_values(values)
     natives = integers(coded.values).tolist()
     order = sorted(range(len(natives)), key=natives.__getitem__)
@@ -297,7 +298,7 @@ def _sums(numbers: npt.NDArray[Any], valid: Bools, starts: Int64s) -> tuple[int 
     present = np.where(valid, numbers, 0)
     if present.dtype == object:
         return tuple(int(total) for total in np.add.reduceat(present, starts))
-    # In two halves, neither of which can overflow below 2**31 rows.
+    # Sum two halves, neither of which can overflow below 2**31 rows.
     shift, low = present.dtype.type(32), present.dtype.type(0xFFFFFFFF)
     high_sums = np.add.reduceat(present >> shift, starts).tolist()
     low_sums = np.add.reduceat(present & low, starts).tolist()
@@ -318,7 +319,7 @@ class TupleZones:
 
     @classmethod
     def joined(cls, parts: Sequence[TupleZones]) -> TupleZones:
-        """The units of all parts, in order."""
+        """Concatenate the units of all parts."""
         return cls(
             parts[0].tags,
             tuple(each for part in parts for each in part.lower),
@@ -327,21 +328,21 @@ class TupleZones:
 
     @classmethod
     def merged(cls, parts: Sequence[TupleZones]) -> TupleZones:
-        """One unit from many; units without rows are ignored."""
+        """Merge the units of all parts into one; units without rows are ignored."""
         full = [part for part in parts if part.lower[0]]
         if not full:
             return parts[0]
         lower = min((part.lower[0] for part in full), key=_key)
-        # Where one bound is a prefix of the other, the prefix bounds more.
+        # Where one bound is a prefix of the other, the prefix is the wider bound.
         upper = max((part.upper[0] for part in full), key=lambda values: (*_key(values), (3,)))
         return cls(parts[0].tags, (lower,), (upper,))
 
     def hit(
         self, paths: Sequence[tuple[str, ...]], asked: Sequence[tuple[LeafQuestion, bool]]
     ) -> Bools | None:
-        """Units that may hold a row for which all questions are true (or false, where they come with False).
+        """Return the units that may have a row with these answers, each true or false.
 
-        None where the questions say nothing of the first column.
+        Return None where no question is about the first column.
         """
         low, high = _restrict(paths, self.tags, asked)
         if not low and not high:
@@ -365,7 +366,7 @@ def _key(values: Values) -> tuple[tuple[Any, ...], ...]:
 def _restrict(
     paths: Sequence[tuple[str, ...]], tags: Sequence[Tag], asked: Sequence[tuple[LeafQuestion, bool]]
 ) -> tuple[Values, Values]:
-    """The lower and the upper bound of the tuples of matching rows."""
+    """Return the lower and the upper bound of the tuples of matching rows."""
     ends: list[dict[tuple[str, ...], Any]] = [{}, {}]
     for path, tag in zip(paths, tags, strict=True):
         for question, truth in asked:
@@ -381,7 +382,7 @@ def _restrict(
 
 
 def _ends(question: LeafQuestion, truth: bool) -> tuple[Values, Values]:
-    """The lower and the upper bound of the values of a matching row; empty where there is none."""
+    """Return the lower and the upper bound of a matching value; empty where there is none."""
     match question.op, truth:
         case LeafOp.IS_NULL, True:
             return (None,), (None,)
@@ -396,7 +397,7 @@ def _ends(question: LeafQuestion, truth: bool) -> tuple[Values, Values]:
 
 
 def tuple_zones(columns: Sequence[pa.Array], starts: Int64s) -> TupleZones:
-    """The bounds of runs of rows, of uniform arrays of one length."""
+    """Return the bounds of runs of rows, of uniform arrays of one length."""
     tags = tuple(tag for column in columns if (tag := tag_of(column.type)) is not None)
     rows = len(columns[0])
     keys = [_Ordered(column) for column in columns]
@@ -411,7 +412,7 @@ def tuple_zones(columns: Sequence[pa.Array], starts: Int64s) -> TupleZones:
 
 
 class _Ordered:
-    """A column whose least and greatest value among some rows is found."""
+    """A column, prepared to find its least and greatest value among some rows."""
 
     def __init__(self, column: pa.Array) -> None:
         self.column = column
@@ -419,7 +420,7 @@ class _Ordered:
         self.numbers = numbers_of(column)
 
     def extreme(self, rows: Int64s, *, greatest: bool) -> tuple[Any, Int64s]:
-        """The value, and those of the rows that have it."""
+        """Return the least or greatest value, and the rows that have it."""
         valid = self.valid[rows]
         if not bool(valid.all()) and (not greatest or not bool(valid.any())):
             return None, rows[~valid]
@@ -463,7 +464,7 @@ def _extreme(columns: Sequence[_Ordered], start: int, stop: int, *, greatest: bo
 
 
 def write_tuples(out: BlobWriter, zones: TupleZones) -> None:
-    """For the lower and then the upper bounds, for each column: which units have it, where it is NULL, values."""
+    """Write lower, then upper bounds: for each column the units that have it, where it is NULL, and values."""
     for side in (zones.lower, zones.upper):
         for place, tag in enumerate(zones.tags):
             here = [values[place] if len(values) > place else None for values in side]
@@ -473,7 +474,7 @@ def write_tuples(out: BlobWriter, zones: TupleZones) -> None:
 
 
 def read_tuples(blob: BlobReader, columns: int, *, units: int) -> TupleZones:
-    """Read what the writer above wrote; raises IndexFormatError for what contradicts itself."""
+    """Read what `write_tuples` wrote; raises IndexFormatError for bytes that contradict each other."""
     sides: list[tuple[Values, ...]] = []
     tags: list[Tag] = []
     for side in range(2):
@@ -502,14 +503,14 @@ _SUM_BYTES = 16
 
 
 def write_path(out: BlobWriter, path: tuple[str, ...]) -> None:
-    """A u32 and as many blocks."""
+    """Write a u32 and as many blocks."""
     out.u32(len(path))
     for part in path:
         out.block(part.encode())
 
 
 def read_path(blob: BlobReader) -> tuple[str, ...]:
-    """Raises IndexFormatError."""
+    """Read a path; raises IndexFormatError for other bytes."""
     parts = blob.u32()
     if parts > MAX_PARTS:
         raise IndexFormatError(f"a zone map has a path of {parts} parts")
@@ -517,7 +518,7 @@ def read_path(blob: BlobReader) -> tuple[str, ...]:
 
 
 def read_text(blob: BlobReader) -> str:
-    """Raises IndexFormatError."""
+    """Read a block of text; raises IndexFormatError for other bytes."""
     try:
         return bytes(blob.block()).decode()
     except UnicodeDecodeError as error:
@@ -525,7 +526,7 @@ def read_text(blob: BlobReader) -> str:
 
 
 def write_stats(out: BlobWriter, stats: ZoneStats) -> None:
-    """The figures of one column or expression."""
+    """Write the statistics of one column or expression."""
     out.array(stats.rows, "<i8")
     out.array(stats.nulls, "<i8")
     out.array(stats.nans, "<i8")
@@ -548,7 +549,7 @@ def write_stats(out: BlobWriter, stats: ZoneStats) -> None:
 
 
 def read_stats(blob: BlobReader, units: int) -> ZoneStats:
-    """Read what the writer above wrote; raises IndexFormatError for what contradicts itself."""
+    """Read what `write_stats` wrote; raises IndexFormatError for bytes that contradict each other."""
     rows, nulls, nans = (blob.array(units, "<i8").astype(np.int64) for _ in range(3))
     good = (nulls >= 0) & (nans >= 0) & (nulls <= rows) & (nans <= rows - nulls)
     if not bool(good.all()):

@@ -1,8 +1,8 @@
 """`zonemap`: minimum, maximum, null count, sum and count of each unit.
 
-It covers a column, an expression over one, or several columns, and then also tuples of columns. It answers every question by
-its bounds. It costs about 60 bytes a unit for numbers, and for text twice the length of the bounds, which are cut at 64
-bytes. Unlike Parquet's statistics it counts NaN, says whether a bound is exact, and has sums.
+It covers a column, an expression over one, or several columns, and then also tuples of columns. It answers every
+question by its bounds. A unit costs about 60 bytes for numbers, and for text twice the length of the bounds, which are
+cut at 64 bytes. Unlike Parquet's statistics it counts NaN, marks exact bounds, and has sums.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ class Zonemap(IndexKind):
     of : str
         The expression: "value", "lower", "year", "month", "day" or "hour".
     columns : sequence of str, or of paths as tuples of str
-        For a zone map of several things: columns (`a`, `b.c`), expressions (`lower(s)`) and tuples of columns
-        (`(a, b)`), whose units are the pages of one column. Empty for one column. `build` gets structs then, with
-        a field for each of `inputs`.
+        The members of a zone map of several: columns (`a`, `b.c`), expressions (`lower(s)`) and tuples of columns
+        (`(a, b)`). Its units are the pages of one column, and `build` takes structs with a field for each of
+        `inputs`. Empty for a zone map of one column.
     paths : sequence of paths
-        What the inputs are in the file, where a name has a dot in it; by default what they read like.
+        The paths of the inputs in the file, for names with a dot in them; by default dots separate names.
     """
 
     name: ClassVar[str] = "zonemap"
@@ -108,7 +108,7 @@ class Zonemap(IndexKind):
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """The members of a zone map of several things; empty for one of a single column."""
+        """The members of a zone map of several; empty for one of a single column."""
         of = Expression(self.of)
         return tuple(
             parse_member(each, default=of) if isinstance(each, str) else Member(of, (each,))
@@ -117,19 +117,19 @@ class Zonemap(IndexKind):
 
     @property
     def inputs(self) -> tuple[str | Path, ...]:
-        """The columns that it is built from, each once."""
+        """The distinct columns that it is built from."""
         return inputs_of(self.members)
 
     def over(self, columns: Sequence[str]) -> Zonemap:
-        """The same kind over several columns."""
+        """Return the kind over several columns."""
         return dataclasses.replace(self, columns=tuple(columns), paths=())
 
     def located(self, paths: Sequence[Path]) -> Zonemap:
-        """The same kind, with the paths of its inputs."""
+        """Return the kind with the paths of its inputs."""
         return dataclasses.replace(self, paths=tuple(paths))
 
     def covers(self) -> tuple[tuple[int, str], ...]:
-        """For each column of each member, the input and the expression over it, or "tuple"."""
+        """Return the input and the expression, or "tuple", of each column of each member."""
         inputs = self.inputs
         return tuple(
             (inputs.index(column), "tuple" if len(member.columns) > 1 else str(member.of))
@@ -138,7 +138,7 @@ class Zonemap(IndexKind):
         )
 
     def path_of(self, column: str | Path) -> Path:
-        """Where an input is in the file."""
+        """Return the path of an input in the file."""
         if self.paths:
             return tuple(self.paths[self.inputs.index(column)])
         return tuple(column.split(".")) if isinstance(column, str) else column
@@ -158,7 +158,7 @@ class Zonemap(IndexKind):
         return ParsedZonemap(members, 4 * len(data))
 
     def shortcoming(self, data: bytes, *, units: int) -> str | None:
-        """Why an index rules nothing out but nulls; None where it does more."""
+        """Return why an index prunes by nulls only; None where it does more."""
         parsed = self.parse(data, level=Level.PAGE, units=units)
         figures = [member.figures for member in parsed.members]
         return _UNBOUNDED if all(isinstance(each, ZoneStats) and each.unbounded for each in figures) else None
@@ -225,15 +225,15 @@ class _Builder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ZoneMember:
-    """One member of a zone map, read back."""
+    """One parsed member of a zone map."""
 
     of: Expression
     paths: tuple[Path, ...]
-    """One, the empty one where the index is of one column; more for a tuple."""
+    """One path, empty for an index of one column; those of the columns for a tuple."""
     figures: Figures
 
     def prune(self, question: LeafQuestion) -> Evidence | None:
-        """Evidence by the bounds of this member, if it covers the column of the question."""
+        """Return the evidence of this member's bounds; None where it does not cover the question's column."""
         if not isinstance(self.figures, ZoneStats) or self.paths[0] not in (question.path, ()):
             return None
         return prune_zones(self.of, self.figures, question=question)
@@ -258,7 +258,7 @@ def _expression(text: str) -> Expression:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParsedZonemap:
-    """A zone map read back."""
+    """A parsed zone map."""
 
     members: tuple[ZoneMember, ...]
     nbytes: int
@@ -269,8 +269,8 @@ class ParsedZonemap:
         return self.members[0].of if len(self.members) == 1 else Expression.VALUE
 
     def stats(self, path: Path, of: Expression | None = None) -> ZoneStats | None:
-        """The figures of a column, or of an expression of it (by default the map's own): what `count`, `min`, `max`
-        and `sum` of whole units can be answered from."""
+        """Return the statistics of a column, or of an expression over it (by default the map's own); None where it
+        has none. They answer `count`, `min`, `max` and `sum` of whole units."""
         of = self.of if of is None else of
         for member in self.members:
             if member.of is of and member.paths[0] in (path, ()) and isinstance(member.figures, ZoneStats):
@@ -284,8 +284,8 @@ class ParsedZonemap:
         return _both(found, self.prune_all([(question, True)]))
 
     def prune_all(self, asked: Sequence[tuple[LeafQuestion, bool]]) -> Evidence | None:
-        """Evidence that all of these questions are true, or false where they come with False; None where their
-        columns are in no tuple."""
+        """Return the evidence that one row gives all questions their answers, each true or false; None where no tuple
+        has their columns."""
         found: Evidence | None = None
         for member in self.members:
             if not isinstance(member.figures, TupleZones):
@@ -314,7 +314,7 @@ _PATH = ("value",)
 
 
 def prune_zones(of: Expression, stats: ZoneStats, *, question: LeafQuestion) -> Evidence | None:
-    """Evidence for each unit; None where the expression says nothing of the question."""
+    """Return the evidence of each unit; None where the expression cannot answer the question."""
     if question.op is LeafOp.IS_NULL:
         return _presence(stats).nulls()
     try:
@@ -327,7 +327,7 @@ def prune_zones(of: Expression, stats: ZoneStats, *, question: LeafQuestion) -> 
     if of is Expression.VALUE:
         return _prune(bounds, kind, question.atom)
     hit = _expression_hit(of, bounds, kind, question)
-    # Equal expressions do not make equal values: any value may fail.
+    # Values of equal expressions may differ, so any value may fail.
     return None if hit is None else _presence(stats).evidence(hit)
 
 
@@ -342,7 +342,7 @@ def _prune(bounds: Bounds, kind: pa.DataType, atom: Node) -> Evidence:
 def _expression_hit(
     of: Expression, bounds: Bounds, kind: pa.DataType, question: LeafQuestion
 ) -> Bools | None:
-    """Units whose expression may be that of a value that passes."""
+    """Return the units with values of the expression that a passing value may have."""
     if question.op is LeafOp.LIKE and question.pattern is not None:
         prefix = _folded_prefix(question.pattern) if of is Expression.LOWER else b""
         return _starting(bounds, kind, prefix) if prefix else None
@@ -352,7 +352,7 @@ def _expression_hit(
     if None in values or len(values) > MANY_KEYS:
         return None
     if question.op in (LeafOp.LE, LeafOp.LT):
-        # Below the value, the expression may still be equal.
+        # A lesser value may have an equal expression.
         return _prune(bounds, kind, Against(0, Order.LE, values[0])).may_true if of.monotone else None
     hit = np.zeros(len(bounds), bool)
     for value in set(values):
@@ -361,14 +361,14 @@ def _expression_hit(
 
 
 def _folded_prefix(pattern: Pattern) -> bytes:
-    # A dot of the pattern's own is escaped: one that leads is `_` or the start of `%`.
+    # A literal dot is escaped, so an unescaped one at the start is `_` or begins `%`.
     if not pattern.runs or pattern.regex.startswith(r"\A(?s:."):
         return b""
     return fold_settled(pattern.runs[0].encode()) or b""
 
 
 def _starting(bounds: Bounds, kind: pa.DataType, prefix: bytes) -> Bools:
-    """Units with a value that may start with the prefix."""
+    """Return the units with a value that may start with the prefix."""
     below = _prune(bounds, kind, Against(0, Order.LT, prefix)).may_false
     above = successor(prefix)
     return below if above is None else below & _prune(bounds, kind, Against(0, Order.LT, above)).may_true

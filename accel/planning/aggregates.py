@@ -14,10 +14,10 @@ import pyarrow as pa
 from accel import kernels as pc
 from accel.arrays import bools, bytes_array, integers_array, relabel, whole
 from accel.errors import ColumnNotFoundError, SchemaMismatchError
-from accel.format.domain import Domain
+from accel.format.domain import Domain, storage_type
 from accel.indexes.expressions import Expression, apply_expression, output_type
 from accel.planning.projection import narrow_type, split_name, type_at
-from accel.predicate.kinds import kind_of, native, plain_type
+from accel.predicate.kinds import kind_of, native
 
 __all__ = [
     "Aggregate",
@@ -172,7 +172,7 @@ def resolve_aggregates(asked: Sequence[Aggregate], schema: pa.Schema) -> Aggrega
     for (path, expression), wanted in zip(ordinals, functions, strict=True):
         column_type = type_at(schema, path)
         kind = (
-            plain_type(column_type)
+            storage_type(column_type)
             if expression is Expression.LOWER
             else output_type(expression, column_type)
         )

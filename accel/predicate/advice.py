@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from accel.errors import PredicateError
 from accel.predicate.expr import And, Column, Compare, Constant, Expr, Literal, Not, Op, Or
+from accel.predicate.literal import shown
+from accel.predicate.sql import to_sql
 
-__all__ = ["compared_predicate", "name_advice", "text_advice"]
+__all__ = ["compared_predicate", "name_advice"]
 
 _PYTHON_OPS = {"=": "==", "<>": "!="}
 _EXAMPLE = '(col("a") > 1) & (col("b") != 2)'
@@ -40,9 +42,10 @@ _INSTEAD = {
 
 
 def compared_predicate(expr: Expr, op: Op, other: object) -> PredicateError:
-    """Return the error for `predicate op other`, where parentheses are missing or there is one comparison too many."""
-    from accel.predicate.sql import to_sql
+    """Return the error for `predicate op other`, where parentheses are missing or there is one comparison too many.
 
+    `other` is a tree or a plain value.
+    """
     sign = _sign(op)
     text = to_sql(expr, max_values=5)
     text = f"{text[:77]}..." if len(text) > 80 else text
@@ -100,19 +103,9 @@ def _in_quotes(name: str) -> str:
 
 
 def _value_text(value: object) -> str:
-    from accel.predicate.column import ColumnExpr, Condition
-    from accel.predicate.literal import shown
-
-    if isinstance(value, ColumnExpr):
-        return _column_text(value.expr)
-    return _PREDICATE if isinstance(value, Condition) else shown(value)
-
-
-def text_advice(name: str) -> str:
-    """Return the hint for a name that was probably meant as text."""
-    from accel.predicate.sql import literal_sql
-
-    return f"text stands in single quotes: {literal_sql(name)}"
+    if isinstance(value, Column):
+        return _column_text(value)
+    return _PREDICATE if isinstance(value, Expr) else shown(value)
 
 
 def name_advice(name: str, *, is_column: bool) -> str:

@@ -278,10 +278,7 @@ _ONE = object()
 def compile_pattern(text: str, *, ignore_case: bool, position: int) -> Pattern:
     """Compile a LIKE pattern.
 
-    Raises
-    ------
-    PredicateError
-        The pattern ends in a lone backslash, has a lone surrogate, or is too long.
+    Raises PredicateError where the pattern ends in a lone backslash, has a lone surrogate, or is too long.
     """
     parts = _parts(text, position)
     regex = "".join(".*" if part is _ANY else "." if part is _ONE else _escape(str(part)) for part in parts)

@@ -31,6 +31,7 @@ from accel.predicate.coerce import nearest_double, order_atom
 from accel.predicate.expr import Column, column_named
 from accel.predicate.kinds import Family, Kind, kind_of
 from accel.predicate.membership import array_keys, joined, list_keys, membership
+from accel.predicate.sql import name_sql, text_hint
 
 __all__ = [
     "Bound",
@@ -118,7 +119,6 @@ _PLAIN: dict[ast.Op, tuple[Order, bool]] = {
     ast.Op.NOT_DISTINCT: (Order.EQ, False),
     ast.Op.DISTINCT: (Order.EQ, True),
 }
-_MIRRORED = {ast.Op.LT: ast.Op.GT, ast.Op.LE: ast.Op.GE, ast.Op.GT: ast.Op.LT, ast.Op.GE: ast.Op.LE}
 
 
 class _Binder:
@@ -188,7 +188,7 @@ class _Binder:
     def compare(self, expr: ast.Compare) -> Node:
         op, left, right = expr.op, expr.left, expr.right
         if isinstance(left, ast.Literal):
-            op, left, right = _MIRRORED.get(op, op), right, left
+            op, left, right = op.mirrored, right, left
         if isinstance(left, ast.Literal):
             raise PredicateError("a comparison without a column", position=expr.position)
         if isinstance(right, ast.Column):
@@ -405,8 +405,6 @@ def _other_reading(column: Column, schema: pa.Schema) -> str | None:
     if len(column.path) > 1:
         if name not in schema.names:
             return None
-        from accel.predicate.sql import name_sql
-
         return f"the column of that name is {name_sql(Column((name,))) if is_text else repr(name)}"
     meant = column_named(name)
     if meant.head == 1:
@@ -426,9 +424,7 @@ def _as_text(name: str) -> str:
         return "null is NULL, after IS or IS NOT" if "o" in name else "write DOUBLE 'NaN'"
     if len(name) > 60:
         return "text stands in single quotes"
-    from accel.predicate.advice import text_advice
-
-    return text_advice(name)
+    return text_hint(name)
 
 
 def _ambiguous(column: Column, name: str) -> PredicateError:

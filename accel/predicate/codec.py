@@ -35,9 +35,9 @@ from accel.predicate.expr import (
     Or,
     Ticks,
     Value,
+    check_pattern,
     depth_of,
 )
-from accel.predicate.fold import check_pattern
 from accel.predicate.literal import (
     date_from_text,
     literal_value,
@@ -75,10 +75,7 @@ def encode(expr: Expr) -> bytes:
 def decode(data: bytes) -> Expr:
     """Decode a predicate that `encode` wrote.
 
-    Raises
-    ------
-    PredicateError
-        The bytes are damaged, of another version, or describe no predicate.
+    Raises PredicateError where the bytes are damaged, of another version, or describe no predicate.
     """
     view = memoryview(data)
     if len(view) < _HEADER.size or bytes(view[:4]) != _MAGIC:
@@ -156,7 +153,7 @@ def _operand_json(operand: Operand) -> Any:
 
 
 def _value_json(value: Value) -> Any:
-    """Use JSON's null, booleans, integers and strings, and [tag, text] for other values."""
+    """Return null, booleans, integers and strings as JSON has them, and other values as [tag, text]."""
     match value:
         case None | bool() | int() | str():
             return value

@@ -22,6 +22,7 @@ from accel.predicate.literal import (
     nanos_of_date,
     nanos_of_instant,
     nanos_of_time,
+    shown,
     time_from_text,
     timestamp_from_text,
 )
@@ -47,10 +48,7 @@ class Cut:
 def order_atom(column: int, kind: Kind, *, order: Order, value: Value, where: str, position: int) -> Node:
     """Return `column order value` in normal form; `value` is not None.
 
-    Raises
-    ------
-    PredicateError
-        The value cannot be compared with the column.
+    Raises PredicateError where the value cannot be compared with the column.
     """
     if kind.domain is Domain.INTEGER:
         return _integer_atom(column, kind, order, cut(value, kind, where=where, position=position))
@@ -87,10 +85,7 @@ def _integer_atom(column: int, kind: Kind, order: Order, at: Cut) -> Node:
 def key(value: Value, kind: Kind, *, where: str, position: int) -> bool | int | float | bytes | None:
     """Return the native value that equals a literal (not None); None where the column cannot hold it.
 
-    Raises
-    ------
-    PredicateError
-        The value cannot be compared with the column.
+    Raises PredicateError where the value cannot be compared with the column.
     """
     if kind.domain is Domain.INTEGER:
         at = cut(value, kind, where=where, position=position)
@@ -125,10 +120,7 @@ def _plain(value: Value, kind: Kind, where: str, position: int) -> bool | float 
 def cut(value: Value, kind: Kind, *, where: str, position: int) -> Cut:
     """Return the place of a literal (not None) among the native integers of a column.
 
-    Raises
-    ------
-    PredicateError
-        The value cannot be compared with the column.
+    Raises PredicateError where the value cannot be compared with the column.
     """
     low, high = kind.limits
     if kind.family in (Family.INTEGER, Family.DECIMAL):
@@ -264,11 +256,8 @@ def _hint(value: Value, family: Family) -> str | None:
 
 
 def _refusal(value: Value, kind: Kind, where: str, position: int) -> PredicateError:
-    shown = repr(value)
-    if len(shown) > 60:
-        shown = shown[:57] + "..."
     return PredicateError(
-        f"{where} cannot be compared with {shown}",
+        f"{where} cannot be compared with {shown(value)}",
         position=position,
         hint=_hint(value, kind.family),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from accel.errors import PredicateError
+from accel.predicate.advice import compared_predicate, name_advice
 from accel.predicate.expr import (
     And,
     Column,
@@ -18,12 +19,14 @@ from accel.predicate.expr import (
     Op,
     Operand,
     Or,
+    check_pattern,
     column_named,
     column_of,
     join,
 )
-from accel.predicate.fold import check_pattern, member_of
+from accel.predicate.in_list import member_of
 from accel.predicate.literal import literal_value
+from accel.predicate.sql import to_sql
 
 __all__ = ["ColumnExpr", "Condition", "col"]
 
@@ -104,9 +107,7 @@ class Condition:
 
     def _compare(self, op: Op, other: object) -> Condition:
         """Raise an error: only columns can be compared."""
-        from accel.predicate.advice import compared_predicate
-
-        raise compared_predicate(self.expr, op, other)
+        raise compared_predicate(self.expr, op, other.expr if isinstance(other, Condition) else other)
 
     if not TYPE_CHECKING:  # mypy reports missing attributes by itself
 
@@ -114,8 +115,6 @@ class Condition:
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             # copy, pickle and the like look up the other names.
             if not name.startswith("_") and name != "expr":
-                from accel.predicate.advice import name_advice
-
                 message += f": {name_advice(name, is_column=isinstance(self, ColumnExpr))}"
             raise AttributeError(message, name=name, obj=self)
 
@@ -126,8 +125,6 @@ class Condition:
         )
 
     def __repr__(self) -> str:
-        from accel.predicate.sql import to_sql
-
         return f"<{to_sql(self.expr, max_values=20)}>"
 
 
@@ -240,7 +237,7 @@ class ColumnExpr(Condition):
             right = other.expr
         elif isinstance(other, Condition):
             # Python calls the column's method first, on whichever side it is.
-            return other._compare(_MIRRORED.get(op, op), self)
+            return other._compare(op.mirrored, self)
         else:
             right = Literal(literal_value(other))
         return Condition(Compare(op, self.expr, right))
@@ -254,9 +251,6 @@ class ColumnExpr(Condition):
         except ValueError as error:
             raise PredicateError(str(error)) from None
         return Condition(Like(self.expr, str(value), ignore_case))
-
-
-_MIRRORED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}
 
 
 def _condition(value: object, operator: str) -> Condition:

@@ -36,6 +36,7 @@ __all__ = [
     "Op",
     "Or",
     "Ticks",
+    "check_pattern",
     "column_named",
     "column_of",
     "columns_of",
@@ -60,6 +61,14 @@ class Op(enum.StrEnum):
     GE = ">="
     DISTINCT = "IS DISTINCT FROM"
     NOT_DISTINCT = "IS NOT DISTINCT FROM"
+
+    @property
+    def mirrored(self) -> Op:
+        """The operator for exchanged sides."""
+        return _MIRRORED.get(self, self)
+
+
+_MIRRORED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +176,12 @@ class Like:
     position: int = field(default=-1, compare=False)
 
 
+def check_pattern(pattern: str) -> None:
+    """Raise ValueError for a LIKE pattern that ends within an escape."""
+    if pattern.endswith("\\") and (len(pattern) - len(pattern.rstrip("\\"))) % 2:
+        raise ValueError("the pattern ends with a backslash that escapes nothing; write two")
+
+
 @dataclass(frozen=True, slots=True)
 class IsNull:
     column: Column
@@ -226,10 +241,7 @@ def columns_of(expr: Expr) -> Iterator[Column]:
 def column_of(path: Sequence[str], *, head: int = 1, whole_first: bool = False, position: int = -1) -> Column:
     """Make a column of these names; parser, builder and filter lists all use this.
 
-    Raises
-    ------
-    PredicateError
-        A name has a lone surrogate.
+    Raises PredicateError where a name has a lone surrogate.
     """
     column = Column(tuple(path), head, whole_first and head > 1, position)
     try:

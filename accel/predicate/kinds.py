@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from accel.arrays import relabel
-from accel.format.domain import Domain
+from accel.format.domain import Domain, extension_name, storage_type
 
-__all__ = ["Family", "Kind", "kind_of", "native", "plain_type", "reads_alike"]
+__all__ = ["Family", "Kind", "kind_of", "native", "reads_alike"]
 
 _DAY = 86_400_000_000_000
 _TICKS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
@@ -77,21 +77,10 @@ class Kind:
         return self.numerator, self.denominator
 
 
-def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type below extension, dictionary and run-end encoding."""
-    while True:
-        if isinstance(kind, pa.BaseExtensionType):
-            kind = kind.storage_type
-        elif pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
-            kind = kind.value_type
-        else:
-            return kind
-
-
 def kind_of(kind: pa.DataType) -> Kind:
     """Return how values of an Arrow type compare."""
     # Extension types written in Python are not hashable.
-    return _kind_of(plain_type(kind), _extension_name(kind))
+    return _kind_of(storage_type(kind), extension_name(kind))
 
 
 @functools.lru_cache(maxsize=512)
@@ -157,19 +146,13 @@ def _temporal(kind: pa.DataType) -> Kind | None:
     return None
 
 
-def _extension_name(kind: pa.DataType) -> str:
-    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
-        return _extension_name(kind.value_type)
-    return str(kind.extension_name) if isinstance(kind, pa.BaseExtensionType) else ""
-
-
 def native(array: pa.Array) -> pa.Array:
     """Return the values in `kind_of(array.type).native`, without a copy where the layout is the same.
 
     A dictionary is decoded, so callers that can work on the dictionary do so first.
     """
     kind = kind_of(array.type)
-    is_bool8 = _extension_name(array.type) == "arrow.bool8"
+    is_bool8 = extension_name(array.type) == "arrow.bool8"
     if pa.types.is_dictionary(array.type):
         return native(array.dictionary).take(array.indices)
     while isinstance(array.type, pa.BaseExtensionType):

@@ -1,6 +1,6 @@
-"""Literals: values of Python, numpy, pandas and Arrow, numbers and moments of predicate text.
+"""Literals: values of Python, numpy, pandas and Arrow, numbers and moments of predicate text, and their comparison.
 
-Dates, times and timestamps are exact to the nanosecond, in the years 0001 to 9999.
+Literals compare by the same rules as columns (`accel.predicate.coerce`). Dates, times and timestamps are exact to the nanosecond, in the years 0001 to 9999.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ import operator
 import re
 import sys
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from accel.errors import PredicateError
-from accel.predicate.expr import Ticks, Value
+from accel.predicate.expr import Op, Ticks, Value
 
 __all__ = [
     "DAY_NANOS",
     "EPOCH_ORDINAL",
     "TYPE_WORDS",
+    "compare_values",
     "date_from_days",
     "date_from_text",
     "instant_from_nanos",
@@ -51,10 +53,8 @@ _NUMPY_NANOS = {
 def literal_value(value: object) -> Value:
     """Convert a Python, numpy, pandas or pyarrow scalar exactly to a literal.
 
-    Raises
-    ------
-    PredicateError
-        The value has no literal form (a duration, a list, a struct, a time with a zone, ...).
+    Raises PredicateError where the value has no literal form (a duration, a list, a struct, a time with a
+    zone, ...).
     """
     kind = type(value)
     if value is None or kind is bool:
@@ -430,3 +430,101 @@ def text_from_moment(value: datetime.date | datetime.time | Ticks) -> str:
         start = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
         value = start + datetime.timedelta(microseconds=nanos_of_instant(value) // 1000)
     return value.isoformat(" ") if isinstance(value, datetime.datetime) else value.isoformat()
+
+
+def compare_values(op: Op, left: Value, right: Value) -> bool | None:
+    """Evaluate a comparison without columns in three-valued logic; raise ValueError where the two cannot be compared."""
+    if left is None or right is None:
+        if op is Op.DISTINCT:
+            return left is not right
+        if op is Op.NOT_DISTINCT:
+            return left is right
+        return None
+    order = _order(left, right)
+    match op:
+        case Op.EQ | Op.NOT_DISTINCT:
+            return order == 0
+        case Op.NE | Op.DISTINCT:
+            return order != 0
+        case Op.LT:
+            return order < 0
+        case Op.LE:
+            return order <= 0
+        case Op.GT:
+            return order > 0
+        case Op.GE:
+            return order >= 0
+
+
+def _order(left: Any, right: Any) -> int:
+    kinds = _kind(left), _kind(right)
+    if kinds[0] != kinds[1]:
+        if kinds[0] == "text" and kinds[1] in _FROM_TEXT:
+            left = _FROM_TEXT[kinds[1]](left)
+        elif kinds[1] == "text" and kinds[0] in _FROM_TEXT:
+            right = _FROM_TEXT[kinds[0]](right)
+        elif set(kinds) not in _MIXED:
+            raise ValueError(f"cannot compare {_NOUN[kinds[0]]} with {_NOUN[kinds[1]]}")
+    a, b = _key(left), _key(right)
+    return 0 if a == b else -1 if a < b else 1
+
+
+# A date compares as its midnight, text as its UTF-8 bytes.
+_MIXED = ({"date", "timestamp"}, {"text", "binary"})
+_NOUN = {
+    "number": "a number",
+    "boolean": "a boolean",
+    "text": "text",
+    "binary": "binary",
+    "date": "a date",
+    "time": "a time",
+    "timestamp": "a timestamp",
+}
+_FROM_TEXT: dict[str, Callable[[str], Value]] = {
+    "date": timestamp_from_text,  # which reads a date too
+    "time": time_from_text,
+    "timestamp": timestamp_from_text,
+}
+
+
+def _kind(value: Value) -> str:
+    match value:
+        case bool():
+            return "boolean"
+        case int() | float() | decimal.Decimal():
+            return "number"
+        case str():
+            return "text"
+        case bytes():
+            return "binary"
+        case datetime.datetime():
+            return "timestamp"
+        case datetime.date():
+            return "date"
+        case datetime.time():
+            return "time"
+        case Ticks():
+            return value.kind
+        case _:
+            raise ValueError(f"{type(value).__name__} is no literal")
+
+
+def _key(value: Any) -> Any:
+    """Return a key that orders as the value does within its kind; NaN is equal to itself and above every number."""
+    match value:
+        case bool() | bytes():
+            return value
+        case float() if math.isnan(value):
+            return (1, 0)
+        case int() | float() | decimal.Decimal():
+            return (0, value)
+        case str():
+            return value.encode()
+        case datetime.datetime():
+            return nanos_of_instant(value)
+        case datetime.date():
+            return nanos_of_date(value)
+        case datetime.time():
+            return nanos_of_time(value)
+        case _:
+            return value.nanos

@@ -150,10 +150,7 @@ def _ends(kind: type[AllOf | AnyOf], node: Node, columns: Sequence[BoundColumn])
 def list_keys(values: Iterable[Value], kind: Kind, *, where: str, position: int) -> Keys:
     """Convert literals (no None) to the keys that a column of this kind can hold.
 
-    Raises
-    ------
-    PredicateError
-        A literal cannot be compared with the column.
+    Raises PredicateError where a literal cannot be compared with the column.
     """
     found = {key(value, kind, where=where, position=position) for value in values}
     return native_keys((value for value in found if value is not None), kind)

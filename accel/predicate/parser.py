@@ -12,13 +12,11 @@ from typing import NamedTuple, NoReturn
 from accel.errors import PredicateError
 from accel.predicate.expr import (
     MAX_DEPTH,
-    MAX_LIST,
     And,
     Column,
     Compare,
     Constant,
     Expr,
-    InList,
     IsNull,
     Like,
     Literal,
@@ -27,14 +25,17 @@ from accel.predicate.expr import (
     Operand,
     Or,
     Value,
+    check_pattern,
     column_of,
     depth_of,
     join,
 )
-from accel.predicate.literal import TYPE_WORDS, number_from_text, typed_from_text
+from accel.predicate.in_list import list_member
+from accel.predicate.literal import TYPE_WORDS, compare_values, number_from_text, typed_from_text
+from accel.predicate.sql import OPERATOR_WORDS, name_sql, text_hint
 
 __all__ = [
-    "OPERATOR_WORDS",
+    "COMPARISONS",
     "Token",
     "parse",
     "tokenize",
@@ -182,9 +183,6 @@ def _fault(text: str, position: int) -> PredicateError:
     )
 
 
-OPERATOR_WORDS = frozenset(("AND", "OR", "NOT", "IS", "IN", "BETWEEN", "LIKE", "ILIKE"))
-"""Words that can follow an operand. Where an operand is expected, each may still name a column."""
-
 _AFTER = {
     **dict.fromkeys(("+", "-"), "arithmetic is not supported; dates and times stand in quotes"),
     "ESCAPE": "the escape character of LIKE is the backslash, always",
@@ -208,8 +206,7 @@ _AFTER = {
 
 _CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
 
-
-_OPS = {
+COMPARISONS = {
     "=": Op.EQ,
     "==": Op.EQ,
     "<>": Op.NE,
@@ -246,10 +243,8 @@ _CLAUSE = r"\s*(?:select|where)\s+[\w\"*]"
 def parse(text: str) -> Expr:
     """Parse a predicate.
 
-    Raises
-    ------
-    PredicateError
-        The text does not parse; the error has the text and the position of the unexpected character.
+    Raises PredicateError where the text does not parse, which has the text and the position of the unexpected
+    character.
     """
     try:
         return _Parser(text).whole()
@@ -259,24 +254,8 @@ def parse(text: str) -> Expr:
         raise
 
 
-def _as_text(name: str) -> str:
-    from accel.predicate.advice import text_advice
-
-    return text_advice(name)
-
-
 def _as_name(text: str) -> str:
-    from accel.predicate.sql import name_sql
-
     return f"single quotes make a text; the column is written {name_sql(column_of([text]))}"
-
-
-def _listed(column: Column, values: list[Value], position: int) -> Expr:
-    if len(values) <= MAX_LIST:
-        return InList(column, tuple(values), position)
-    from accel.predicate.fold import list_member
-
-    return list_member(column, values, position=position)
 
 
 class _Parser:
@@ -382,7 +361,7 @@ class _Parser:
         if not isinstance(left, Column | Literal):
             return left
         token = self._tokens[self._index]
-        op = _OPS.get(token.word)
+        op = COMPARISONS.get(token.word)
         if op is not None:
             self._index += 1
             return self._compared(op, left, self._right(), token.position)
@@ -409,8 +388,6 @@ class _Parser:
     def _compared(self, op: Op, left: Operand, right: Operand, position: int) -> Expr:
         if isinstance(left, Column) or isinstance(right, Column):
             return Compare(op, left, right, position)
-        from accel.predicate.fold import compare_values
-
         try:
             return Constant(compare_values(op, left.value, right.value))
         except ValueError as error:
@@ -459,7 +436,7 @@ class _Parser:
             if isinstance(member, Literal):
                 values.append(member.value)
         if isinstance(left, Column) and len(values) == len(members):
-            return _listed(left, values, position)
+            return list_member(left, values, position=position)
         # A list with columns, or a literal on the left: expand IN to equalities joined by OR.
         answers = [self._compared(Op.EQ, left, member, position) for member in members]
         if all(isinstance(answer, Constant) for answer in answers):
@@ -481,10 +458,8 @@ class _Parser:
         if isinstance(pattern, Literal) and pattern.value is None:
             return self._compared(Op.EQ, left, pattern, position)  # always null
         if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
-            hint = _as_text(pattern.name) if isinstance(pattern, Column) else None
+            hint = text_hint(pattern.name) if isinstance(pattern, Column) else None
             raise self._error("expected a pattern: a text literal", pattern.position, hint)
-        from accel.predicate.fold import check_pattern
-
         try:
             check_pattern(pattern.value)
         except ValueError as error:

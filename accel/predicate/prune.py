@@ -265,17 +265,14 @@ def _among(claims: Claims, node: Among) -> Evidence:
     keys = node.keys.sorted
     # The keys within [lower, upper] are consecutive in the sorted keys.
     low, high = claims.has_lower, claims.has_upper
-    if claims.bounded:
-        inside = _search(keys, claims.upper, "right") - _search(keys, claims.lower, "left")
-    else:
-        first = np.zeros(len(claims.plain), np.int64)
-        stop = np.full(len(claims.plain), len(keys), np.int64)
-        first[low] = _search(keys, claims.lower[low], "left")
-        stop[high] = _search(keys, claims.upper[high], "right")
-        inside = stop - first
+    first = np.zeros(len(claims.plain), np.int64)
+    stop = np.full(len(claims.plain), len(keys), np.int64)
+    first[low] = _search(keys, claims.lower[low], "left")
+    stop[high] = _search(keys, claims.upper[high], "right")
+    inside = stop - first
     some = inside > 0
     may_true = claims.plain & some
-    single = where_both(low if claims.bounded else low & high, claims.lower, claims.upper, np.equal)
+    single = where_both(low & high, claims.lower, claims.upper, np.equal)
     every = single & some
     if keys.dtype.kind in "iu" and claims.lower.dtype.kind in "iu":
         # As many keys as there are integers between the bounds: every value is a key.
@@ -351,35 +348,26 @@ class Claims:
     plain: Bools
     """A value that is neither null nor NaN may occur."""
     nan: Bools
-    bounded: bool = False
-    """Every unit has both bounds."""
 
     @property
     def value(self) -> Bools:
         return self.plain | self.nan
 
     def below(self, test: Callable[[Values], Any]) -> Bools:
-        """Where the lower bound passes, or is unknown."""
+        """Return where the lower bound passes, or is unknown."""
         return self._may(self.has_lower, self.lower, test)
 
     def above(self, test: Callable[[Values], Any]) -> Bools:
-        """Where the upper bound passes, or is unknown."""
+        """Return where the upper bound passes, or is unknown."""
         return self._may(self.has_upper, self.upper, test)
 
     def single(self, point: Any) -> Bools:
-        """Where both bounds are this value."""
-        if self.bounded:
-            return np.asarray((self.lower == point) & (self.upper == point), bool)
+        """Return where both bounds are this value."""
         same = where_flagged(self.has_lower, self.lower, test=lambda low: low == point)
         return same & where_flagged(self.has_upper, self.upper, test=lambda high: high == point)
 
     def _may(self, has_bound: Bools, bounds: Values, test: Callable[[Values], Any]) -> Bools:
-        passes = (
-            np.asarray(test(bounds), bool)
-            if self.bounded
-            else ~has_bound | where_flagged(has_bound, bounds, test=test)
-        )
-        return self.plain & passes
+        return self.plain & (~has_bound | where_flagged(has_bound, bounds, test=test))
 
     def evidence(self, may_true: Bools, may_false: Bools) -> Evidence:
         return Evidence(may_true, may_false, self.null)
@@ -408,13 +396,10 @@ def claims_of(column: BoundColumn, given: Bounds | None, *, n: int) -> Claims:
     has_lower, has_upper = given.has_lower, given.has_upper
     if given.domain is not domain:
         has_lower = has_upper = np.zeros(n, bool)
-    both = has_lower & has_upper
-    bounded = bool(both.all())
-    crossed = where_both(both, given.lower, given.upper, np.greater)
-    if bool(crossed.any()):
-        # Bounds that contradict themselves claim nothing.
-        has_lower, has_upper, bounded = has_lower & ~crossed, has_upper & ~crossed, False
-    return Claims(domain, given.lower, given.upper, has_lower, has_upper, null, plain, nan, bounded)
+    # Bounds that contradict each other claim nothing.
+    uncrossed = ~where_both(has_lower & has_upper, given.lower, given.upper, np.greater)
+    has_lower, has_upper = has_lower & uncrossed, has_upper & uncrossed
+    return Claims(domain, given.lower, given.upper, has_lower, has_upper, null, plain, nan)
 
 
 def where_flagged(flags: Bools, values: Values, *, test: Callable[[Values], Any]) -> Bools:

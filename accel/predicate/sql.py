@@ -28,10 +28,11 @@ from accel.predicate.expr import (
     Value,
 )
 from accel.predicate.literal import TYPE_WORDS, literal_value, text_from_moment
-from accel.predicate.parser import OPERATOR_WORDS
 
-__all__ = ["literal_sql", "name_sql", "to_sql"]
+__all__ = ["OPERATOR_WORDS", "literal_sql", "name_sql", "text_hint", "to_sql"]
 
+OPERATOR_WORDS = frozenset(("AND", "OR", "NOT", "IS", "IN", "BETWEEN", "LIKE", "ILIKE"))
+"""Words that can follow an operand. Where an operand is expected, each may still name a column."""
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
 # Every word of the dialect is quoted as a name; a quoted name is always read correctly.
 _WORDS = OPERATOR_WORDS | TYPE_WORDS | {"NULL", "TRUE", "FALSE", "DISTINCT", "FROM"}
@@ -169,6 +170,11 @@ def literal_sql(value: Value) -> str:
         case Ticks():
             return f"{'TIME' if value.kind == 'time' else 'TIMESTAMP'} '{_moment(value)}'"
     raise PredicateError(f"a {type(value).__name__} is no literal")
+
+
+def text_hint(name: str) -> str:
+    """Return the hint for a name that was probably meant as text."""
+    return f"text stands in single quotes: {literal_sql(name)}"
 
 
 def _double(value: float) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from accel.errors import PredicateError
+from accel.predicate.column import Condition
 from accel.predicate.expr import (
     MAX_DEPTH,
     And,
@@ -19,18 +20,14 @@ from accel.predicate.expr import (
     Like,
     Literal,
     Not,
-    Op,
     Or,
     column_of,
     depth_of,
     join,
 )
-from accel.predicate.fold import member_of
+from accel.predicate.in_list import member_of
 from accel.predicate.literal import literal_value, shown
-from accel.predicate.parser import parse
-
-if TYPE_CHECKING:
-    from accel.predicate.column import Condition
+from accel.predicate.parser import COMPARISONS, parse
 
 __all__ = [
     "Where",
@@ -47,10 +44,8 @@ _NODES = (And, Column, Compare, Constant, InArray, InList, IsNull, Like, Not, Or
 def to_expr(where: Where) -> Expr | None:
     """Convert a `where` to the tree; None keeps every row.
 
-    Raises
-    ------
-    PredicateError
-        The `where` does not parse, is nested too deeply, or has a type that is not supported.
+    Raises PredicateError where the `where` does not parse, is nested too deeply, or has a type that is not
+    supported.
     """
     if where is None:
         return None
@@ -58,8 +53,6 @@ def to_expr(where: Where) -> Expr | None:
         return parse(where)
     if isinstance(where, list | tuple):
         return from_dnf(where)
-    from accel.predicate.column import Condition
-
     expr = where.expr if isinstance(where, Condition) else where
     if not isinstance(expr, _NODES):
         kind = f"{type(expr).__module__}.{type(expr).__name__}".removeprefix("builtins.")
@@ -72,15 +65,7 @@ def to_expr(where: Where) -> Expr | None:
     return expr
 
 
-_OPS = {
-    "=": Op.EQ,
-    "==": Op.EQ,
-    "!=": Op.NE,
-    "<": Op.LT,
-    "<=": Op.LE,
-    ">": Op.GT,
-    ">=": Op.GE,
-}
+_OPS = {sign: op for sign, op in COMPARISONS.items() if sign != "<>"}
 
 
 def from_dnf(filters: Sequence[Any]) -> Expr:

@@ -19,10 +19,10 @@ from accel.arrays import change_fields, integers, pack_bits, validity
 from accel.cache.freshness import PART_BYTES, put_object
 from accel.decode.dictionary_arrays import check_indices
 from accel.errors import AccelError, StoreError
-from accel.format.domain import Domain
+from accel.format.domain import Domain, storage_type
 from accel.format.footer import ARROW_SCHEMA_KEY
 from accel.options import KIB, Options, check_options
-from accel.predicate.kinds import Family, kind_of, native, plain_type
+from accel.predicate.kinds import Family, kind_of, native
 from accel.store import io_loop
 from accel.store.client import Connector
 from accel.store.local_store import write_beside
@@ -197,7 +197,7 @@ def _no_columns(sort_by: object) -> TypeError:
 
 
 def _count_leaves(kind: pa.DataType) -> int:
-    kind = plain_type(kind)
+    kind = storage_type(kind)
     if not pa.types.is_nested(kind):
         return 1
     return sum(_count_leaves(kind.field(i).type) for i in range(kind.num_fields))
@@ -288,7 +288,7 @@ def bloom_options(table: pa.Table, blooms: BloomColumns, *, row_group_size: int)
         at = table.schema.get_field_index(name)
         if at < 0:
             raise ValueError(f"blooms: no column {name!r}, or more than one")
-        kind = plain_type(table.schema.field(at).type)
+        kind = storage_type(table.schema.field(at).type)
         if pa.types.is_boolean(kind) or pa.types.is_nested(kind) or pa.types.is_null(kind):
             raise ValueError(f"blooms: column {name!r} is of type {kind}, which can have no bloom filter")
         chance = blooms[name] if isinstance(blooms, Mapping) else _CHANCE

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from accel.errors import AccelError
-from accel.format import footer, footer_batch
+from accel.format import footer, row_group_batch
 from accel.format.footer import parse_footer
 from accel.format.model import FileMetadata
 from accel.format.thrift import (
@@ -54,7 +54,7 @@ def footer_by(writer: str) -> bytes:
 def reading(monkeypatch: pytest.MonkeyPatch, *, fast: bool) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.setattr(footer, "MIN_BATCH_CHUNKS", 1 if fast else 1 << 62)
-        patch.setattr(footer_batch, "_FEW_GROUPS", 1)
+        patch.setattr(row_group_batch, "_FEW_GROUPS", 1)
         if not fast:
             patch.setattr(footer, "_TYPE_DEFINED", b"\xff\xff\xff")
         yield
@@ -105,9 +105,9 @@ def test_footers_of_many_writers_are_read_at_once(monkeypatch, writer, columns, 
     data = WRITERS[writer](columns, groups)
     assert agree(monkeypatch, data)
     taken = []
-    read = footer_batch.read_row_groups
-    monkeypatch.setattr(footer_batch, "read_row_groups", lambda *a: taken.append(read(*a)) or taken[0])
-    monkeypatch.setattr(footer_batch, "read_chunk_on", None)  # no chunk is irregular
+    read = row_group_batch.read_row_groups
+    monkeypatch.setattr(footer, "read_row_groups", lambda *a: taken.append(read(*a)) or taken[0])
+    monkeypatch.setattr(row_group_batch, "read_chunk_on", None)  # no chunk is irregular
     with reading(monkeypatch, fast=True):
         assert isinstance(parsed(data, 1 << 30), FileMetadata)
     assert taken[0] is not None
@@ -292,9 +292,11 @@ def test_one_odd_chunk_among_many_is_read_plainly(monkeypatch):
     odd = fields[4][1].items[7][1][1].items[3]
     odd[3][1][17] = (STRUCT, {1: (DOUBLE, 0.5)})
     odd[3][1][12][1][3] = (I64, 1 << 50)
-    read = footer_batch.read_chunk_on
+    read = row_group_batch.read_chunk_on
     rows = []
-    monkeypatch.setattr(footer_batch, "read_chunk_on", lambda reader: rows.append(read(reader)) or rows[-1])
+    monkeypatch.setattr(
+        row_group_batch, "read_chunk_on", lambda reader: rows.append(read(reader)) or rows[-1]
+    )
     assert agree(monkeypatch, write_struct(fields))
     assert len(rows) == 1
     assert 1 << 50 in rows[0]

@@ -1,4 +1,4 @@
-"""The table of contents, the fingerprint, and the DataFusion example's IDX1: there and back, and every way to be wrong."""
+"""The table of contents, its checksums and fingerprint, packed heads, and IDX1: round trips, and all kinds of damage."""
 
 from __future__ import annotations
 
@@ -14,16 +14,23 @@ from hypothesis import strategies as st
 
 from accel.errors import IndexFormatError, SchemaMismatchError
 from accel.format.embedded import (
+    LONGEST_HEAD,
     TOC_KEY,
+    Checksum,
     CoveredColumn,
     Entry,
+    check_seal,
+    checksum,
     encode_idx1,
     encode_toc,
     fingerprint,
     idx1_range,
+    pack_head,
     parse_idx1,
     parse_idx1_offset,
     parse_toc,
+    seal,
+    unpack_head,
     verify_blob,
     verify_head,
 )
@@ -401,3 +408,60 @@ def test_a_head_is_held_against_its_entry() -> None:
             verify_head(PAGES[0], wrong)
     with pytest.raises(IndexFormatError):
         verify_head(FILE, b"")
+
+
+TEXT = b'{"a":1,"b":[2]}'
+
+
+def test_in_pieces_as_whole() -> None:
+    pieces = Checksum()
+    for piece in (b"an ", b"", b"index"):
+        pieces.add(piece)
+    assert pieces.value == checksum(b"an index") == xxhash.xxh64_intdigest(b"an index")
+
+
+def test_a_sealed_object_is_the_same_with_one_more_field() -> None:
+    sealed = seal(TEXT)
+    check_seal(sealed)
+    assert json.loads(sealed) == {"a": 1, "b": [2], "checksum": f"{checksum(TEXT[:-1]):016x}"}
+
+
+@pytest.mark.parametrize("at", range(len(seal(TEXT))))
+def test_any_other_byte_is_found(at: int) -> None:
+    damaged = bytearray(seal(TEXT))
+    damaged[at] ^= 0x20
+    with pytest.raises(IndexFormatError, match="wrong checksum"):
+        check_seal(bytes(damaged))
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", TEXT, seal(TEXT)[:-1], seal(TEXT) + b" "], ids=repr)
+def test_what_is_not_sealed_is_refused(text: bytes) -> None:
+    with pytest.raises(IndexFormatError, match="wrong checksum"):
+        check_seal(text)
+
+
+HEAD = bytes(range(256)) * 40
+
+
+def test_there_and_back() -> None:
+    packed = pack_head(HEAD)
+    assert len(packed) < len(HEAD)
+    assert unpack_head(packed, len(HEAD)) == HEAD
+
+
+@pytest.mark.parametrize(
+    ("data", "length"),
+    [
+        (b"", 10),
+        (b"no frame", 10),
+        (pack_head(HEAD)[:-5], len(HEAD)),
+        (pack_head(HEAD), len(HEAD) - 1),
+        (pack_head(HEAD), 0),
+        (pack_head(HEAD), -1),
+        (pack_head(HEAD), LONGEST_HEAD + 1),
+    ],
+    ids=["nothing", "another thing", "cut", "longer", "of none", "of less", "of too much"],
+)
+def test_what_is_none_is_refused(data: bytes, length: int) -> None:
+    with pytest.raises(IndexFormatError):
+        unpack_head(data, length)

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accel.errors import IndexFormatError
-from accel.format import page_index
 from accel.format.page_header import walk_pages
 from accel.format.page_index import parse_column_index, parse_offset_index
-from accel.format.thrift import BINARY, I32, I64, LIST, STRUCT, TRUE, ThriftList, ThriftReader, write_struct
+from accel.format.thrift import BINARY, I32, I64, LIST, STRUCT, TRUE, ThriftList, write_struct
 from tests.unit.format.files import parse, write
 
 ROWS = 5000
@@ -175,13 +174,13 @@ def test_counts_may_be_absent_and_an_order_unknown():
 
 
 @given(st.integers(0, 130), st.integers(1, 40))
-def test_bounds_of_one_width_are_found_as_by_the_loop(width, count):
+def test_bounds_of_one_width(width, count):
     values = [bytes([i % 256]) * width for i in range(count)]
-    data = write_struct({1: (LIST, ThriftList(BINARY, values))})
-    reader = ThriftReader(data, 1)
-    starts, lengths = page_index._read_spans(reader, reader.list_of(BINARY))
-    assert [data[s : s + n] for s, n in zip(starts, lengths, strict=True)] == values
-    assert reader.pos == len(data) - 1
+    bounds = (LIST, ThriftList(BINARY, values))
+    nulls = (LIST, ThriftList(TRUE, [False] * count))
+    index = parse_column_index(write_struct({1: nulls, 2: bounds, 3: bounds}), num_pages=count)
+    for starts, lengths in ((index.min_start, index.min_length), (index.max_start, index.max_length)):
+        assert [index.blob[s : s + n] for s, n in zip(starts, lengths, strict=True)] == values
 
 
 BAD = {

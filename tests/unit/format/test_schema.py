@@ -1,14 +1,17 @@
-"""The schema tree, against pyarrow's own reading of the same files and by hand."""
+"""The schema tree and its annotations, against pyarrow's own reading of the same files and by hand."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from accel.decode.dictionary_decode import lone_column
 from accel.errors import ParquetFormatError
-from accel.format.model import Repetition
-from accel.format.schema import build_schema, read_elements
+from accel.format.model import Physical, Repetition
+from accel.format.schema import ConvertedType, LogicalType, build_schema, read_elements, time_unit
 from accel.format.thrift import BINARY, I16, I32, I64, LIST, STRUCT, ThriftList, ThriftReader, write_struct
 from tests.unit.format.files import parse, write
 
@@ -159,3 +162,59 @@ def test_an_empty_group_at_the_top_is_left_out():
     assert schema.field_leaves == ((0, 1),)
     assert schema.subtree_ends == (2, 2)
     assert build(element("root", 0)).leaves == ()
+
+
+PLAIN = lone_column("t", Physical.INT64, repetition=Repetition.OPTIONAL).elements[1]
+
+
+@pytest.mark.parametrize(
+    ("logical", "params", "converted", "unit"),
+    [
+        pytest.param(LogicalType.TIMESTAMP, {"unit": 1}, None, "ms", id="milliseconds"),
+        pytest.param(LogicalType.TIME, {"unit": 2}, None, "us", id="microseconds"),
+        pytest.param(LogicalType.TIMESTAMP, {"unit": 3}, None, "ns", id="nanoseconds"),
+        pytest.param(LogicalType.TIMESTAMP, {"unit": 4}, None, None, id="a unit to come"),
+        pytest.param(LogicalType.TIMESTAMP, {}, None, None, id="no unit"),
+        pytest.param(None, {}, ConvertedType.TIME_MILLIS, "ms", id="older, time in ms"),
+        pytest.param(None, {}, ConvertedType.TIME_MICROS, "us", id="older, time in us"),
+        pytest.param(None, {}, ConvertedType.TIMESTAMP_MILLIS, "ms", id="older, timestamp in ms"),
+        pytest.param(None, {}, ConvertedType.TIMESTAMP_MICROS, "us", id="older, timestamp in us"),
+        pytest.param(
+            LogicalType.TIMESTAMP,
+            {"unit": 3},
+            ConvertedType.TIMESTAMP_MILLIS,
+            "ns",
+            id="the newer one counts",
+        ),
+        pytest.param(None, {}, ConvertedType.DATE, None, id="another type"),
+        pytest.param(None, {}, None, None, id="none"),
+    ],
+)
+def test_time_unit(
+    logical: int | None, params: dict[str, int], converted: int | None, unit: str | None
+) -> None:
+    element = replace(PLAIN, logical_type=logical, logical_params=params, converted_type=converted)
+    assert time_unit(element) == unit
+
+
+@pytest.mark.parametrize(
+    ("kind", "logical", "converted"),
+    [
+        (pa.string(), LogicalType.STRING, ConvertedType.UTF8),
+        (pa.decimal128(9, 2), LogicalType.DECIMAL, ConvertedType.DECIMAL),
+        (pa.date32(), LogicalType.DATE, ConvertedType.DATE),
+        (pa.time32("ms"), LogicalType.TIME, None),
+        (pa.timestamp("us", "UTC"), LogicalType.TIMESTAMP, ConvertedType.TIMESTAMP_MICROS),
+        (pa.uint8(), LogicalType.INTEGER, ConvertedType.UINT_8),
+        (pa.int16(), LogicalType.INTEGER, ConvertedType.INT_16),
+        (pa.float16(), LogicalType.FLOAT16, None),
+        (pa.json_(), LogicalType.JSON, ConvertedType.JSON),
+        (pa.uuid(), LogicalType.UUID, None),
+        (pa.int64(), None, None),
+    ],
+    ids=str,
+)
+def test_what_pyarrow_writes(kind: pa.DataType, logical: int | None, converted: int | None) -> None:
+    """The numbers are those of another implementation."""
+    element = parse(write(pa.table({"a": pa.nulls(1, kind)}))).schema.elements[1]
+    assert (element.logical_type, element.converted_type) == (logical, converted)

@@ -1,4 +1,4 @@
-"""What each kind proves, as tables; and what its bytes cost."""
+"""What each kind proves, as tables; what its bytes cost; and which optional protocols it implements."""
 
 from __future__ import annotations
 
@@ -12,11 +12,21 @@ import pyarrow as pa
 import pytest
 
 from accel.errors import IndexFormatError, SchemaMismatchError
-from accel.indexes import Bitmap, Bloom, ChunkValues, Distinct, IndexKind, Level, Ngram, Sketch, Zonemap
-from accel.indexes import bitmap as bitmap_module
+from accel.indexes import (
+    Bitmap,
+    Bloom,
+    ChunkValues,
+    Distinct,
+    IndexKind,
+    Level,
+    Ngram,
+    Sketch,
+    Zonemap,
+    kinds,
+)
 from accel.indexes.bitmap import ParsedBitmap
 from accel.indexes.idx1 import Idx1
-from accel.indexes.kind import first_rows_of
+from accel.indexes.kind import CoveringKind, JoinableKind, PartedKind, StreamedKind, first_rows_of
 from accel.indexes.native import bits_of_rows
 from accel.indexes.zonemap import ParsedZonemap
 from tests.unit.indexes.data import ask_for, pages, shown
@@ -234,7 +244,7 @@ def test_a_part_that_is_not_the_heads_is_refused() -> None:
 
 
 def test_hashes_that_collide_never_prove_that_all_rows_match(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bitmap_module, "hash_values", lambda values: np.zeros(len(values), np.uint64))
+    monkeypatch.setattr("accel.indexes.bitmap.hash_values", lambda values: np.zeros(len(values), np.uint64))
     monkeypatch.setattr("accel.indexes.bitmap.hash_natives", lambda v, tag: np.zeros(len(v), np.uint64))
     parsed: ParsedBitmap = built(Bitmap(), pages(["a"], ["b"]))
     assert shown(parsed.prune(ask_for("x = 'a'", pa.string()))) == ["TF", "TF"]
@@ -256,7 +266,7 @@ def test_false_positives_stay_near_the_chance_that_was_asked_for(fpp: float) -> 
 
 @pytest.mark.parametrize("fpp", [0, 1, -0.5, 2])
 def test_a_chance_is_between_0_and_1(fpp: float) -> None:
-    with pytest.raises(ValueError, match="fpp is a chance"):
+    with pytest.raises(ValueError, match="fpp is a probability"):
         Bloom(fpp=fpp)
 
 
@@ -445,3 +455,19 @@ def test_values_that_seldom_repeat_are_not_looked_for_twice_and_that_changes_no_
     monkeypatch.setattr("accel.indexes.native._SAMPLE", 1 << 40)
     assert bits_of_rows(array) is None
     assert kind.build(iter([chunk]), level=level) == data
+
+
+HAVE: dict[type[Any], set[str]] = {
+    StreamedKind: {"bitmap", "bloom", "distinct", "ngram", "sketch", "zonemap"},
+    PartedKind: {"bitmap", "bloom", "ngram"},
+    JoinableKind: {"bitmap"},
+    CoveringKind: {"zonemap"},
+}
+
+
+@pytest.mark.parametrize("capability", HAVE, ids=lambda capability: capability.__name__)
+def test_kinds_that_have_it(capability: type[Any]) -> None:
+    own = {name for name in {*vars(capability), *capability.__annotations__} if not name.startswith("_")}
+    assert own
+    found = {name for name, kind in kinds().items() if all(hasattr(kind, member) for member in own)}
+    assert found == HAVE[capability]

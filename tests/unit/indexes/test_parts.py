@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from accel.errors import IndexFormatError
-from accel.indexes.wire import BlobReader, BlobWriter, Directory, read_directory, write_directory
+from accel.indexes.parts import Directory, read_directory, write_directory
+from accel.indexes.wire import BlobReader, BlobWriter
 
 GOOD = {"first_keys": [5, 9, 2**64 - 1], "sizes": [3, 1, 2], "ends": [10, 11, 40], "checksums": [7, 8, 9]}
 

@@ -98,7 +98,7 @@ def test_what_may_be_no_parquet_at_all_is_told_with_a_pattern(name: str) -> None
     with pytest.raises(ParquetFormatError) as caught:
         Bytes(damaged(name)).open(8)
     assert (caught.value.hint or "").endswith(
-        "Of a directory that holds other files too, name dir/*.parquet, or dir/**/*.parquet"
+        "For a directory with other files too, name dir/*.parquet, or dir/**/*.parquet"
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from accel.predicate import evaluate as evaluating
+from accel import kernels
 from accel.predicate.bind import bind
 from accel.predicate.evaluate import evaluate, outcome
 from accel.predicate.expr import (
@@ -189,13 +189,13 @@ def test_few_values_among_many_keys(column: pa.DataType, with_null: bool) -> Non
 
 
 def test_many_keys_are_not_made_a_set_for_few_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes, real = [], evaluating.pc.is_in
+    sizes, real = [], kernels.is_in
 
     def is_in(values: pa.Array, *, value_set: pa.Array) -> pa.Array:
         sizes.append(len(value_set))
         return real(values, value_set=value_set)
 
-    monkeypatch.setattr(evaluating.pc, "is_in", is_in)
+    monkeypatch.setattr(kernels, "is_in", is_in)
     assert answers(InArray(A, pa.array(range(10_000))), a=pa.array([5, 6, 70_000])) == [True, True, False]
     assert answers(InArray(A, pa.array(range(100))), a=pa.array([5, 6, 70_000])) == [True, True, False]
     assert sizes == [2, 100]
@@ -303,7 +303,6 @@ _SCRIPT = """
 import json, sys
 import numpy as np, pyarrow as pa
 from accel.format.domain import Bounds
-from accel.predicate import evaluate as evaluating
 from accel.predicate.bind import bind
 from accel.predicate.prune import constant_bounds
 from accel.predicate.evaluate import evaluate

@@ -1,4 +1,4 @@
-"""Python, numpy, pandas and Arrow scalars as literals: exact value, exact type."""
+"""Literals of Python, numpy, pandas and Arrow, moments as text, and comparisons without columns: exact value and type."""
 
 from __future__ import annotations
 
@@ -8,15 +8,43 @@ import subprocess
 import sys
 import uuid
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from accel.errors import PredicateError
-from accel.predicate.expr import Ticks
-from accel.predicate.literal import literal_value
+from accel.predicate.evaluate import matches_like
+from accel.predicate.expr import (
+    Compare,
+    Like,
+    Literal,
+    Op,
+    Ticks,
+    Value,
+    check_pattern,
+    column_of,
+)
+from accel.predicate.literal import (
+    DAY_NANOS,
+    compare_values,
+    date_from_days,
+    date_from_text,
+    instant_from_nanos,
+    literal_value,
+    nanos_of_date,
+    nanos_of_instant,
+    nanos_of_time,
+    text_from_moment,
+    time_from_nanos,
+    time_from_text,
+    timestamp_from_text,
+)
+from tests.oracle import rowwise
 
 UTC = datetime.UTC
 PARIS = datetime.timezone(datetime.timedelta(hours=1))
@@ -167,3 +195,192 @@ def test_pandas_scalars() -> None:
         [sys.executable, "-c", PANDAS], capture_output=True, text=True, check=False, timeout=120
     )
     assert (done.stdout, done.stderr) == ("done\n", "")
+
+
+FIRST = nanos_of_instant(datetime.datetime.min)
+LAST = nanos_of_instant(datetime.datetime.max) + 999
+
+
+@given(st.dates())
+def test_dates(value: datetime.date) -> None:
+    assert date_from_text(text_from_moment(value)) == value
+    assert date_from_days((value - datetime.date(1970, 1, 1)).days) == value
+
+
+@pytest.mark.parametrize("days", [-(2**31), -719_163, 2_932_897, 2**31 - 1, 2**63])
+def test_days_without_a_date(days: int) -> None:
+    with pytest.raises(ValueError, match="a date must lie in the years 0001 to 9999"):
+        date_from_days(days)
+
+
+@given(st.integers(0, DAY_NANOS - 1))
+def test_times(nanos: int) -> None:
+    value = time_from_nanos(nanos)
+    assert isinstance(value, Ticks) == (nanos % 1000 != 0)
+    assert time_from_text(text_from_moment(value)) == value
+
+
+@given(st.integers(FIRST, LAST), st.booleans())
+def test_timestamps(nanos: int, utc: bool) -> None:
+    value = instant_from_nanos(nanos, utc=utc)
+    assert (value.nanos if isinstance(value, Ticks) else nanos_of_instant(value)) == nanos
+    assert isinstance(value, Ticks) == (nanos % 1000 != 0)
+    assert timestamp_from_text(text_from_moment(value)) == value
+
+
+@given(st.datetimes(timezones=st.timezones()))
+def test_zones_are_written_as_utc(value: datetime.datetime) -> None:
+    try:
+        expected = value.astimezone(datetime.UTC)
+    except OverflowError:
+        with pytest.raises((ValueError, OverflowError)):
+            timestamp_from_text(text_from_moment(value))
+        return
+    found = timestamp_from_text(text_from_moment(value))
+    assert (found, found.utcoffset()) == (expected, datetime.timedelta(0))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("nanos", [FIRST - 1, LAST + 1, 10**30])
+def test_years_are_1_to_9999(nanos: int) -> None:
+    with pytest.raises(ValueError, match="years 0001 to 9999"):
+        instant_from_nanos(nanos, utc=False)
+    with pytest.raises(ValueError, match="years 0001 to 9999"):
+        text_from_moment(Ticks("timestamp", nanos))
+
+
+@pytest.mark.parametrize("nanos", [-1, DAY_NANOS])
+def test_a_time_lies_within_its_day(nanos: int) -> None:
+    with pytest.raises(ValueError, match="at least 00:00:00 and below 24:00:00"):
+        time_from_nanos(nanos)
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (date_from_text, "2013-1-31"),
+        (date_from_text, "2013-00-01"),
+        (date_from_text, "２０13-01-31"),
+        (date_from_text, "2013-01-31 "),
+        (date_from_text, "0000-01-01"),
+        (time_from_text, "1:00"),
+        (time_from_text, "01:60"),
+        (time_from_text, "01:00:60"),
+        (time_from_text, "01:00:00.0000000001"),
+        (time_from_text, "01:00Z"),
+        (timestamp_from_text, ""),
+        (timestamp_from_text, "2013-01-31T"),
+        (timestamp_from_text, "2013-01-31Z"),
+        (timestamp_from_text, "2013-01-31 01:00 CET"),
+        (timestamp_from_text, "2013-01-31 01:00+1"),
+        (timestamp_from_text, "2013-01-31 01:00+01:60"),
+        (timestamp_from_text, "9999-12-31 23:59:59-01"),
+    ],
+)
+def test_other_text_is_refused(read: object, text: str) -> None:
+    with pytest.raises(ValueError, match="."):
+        read(text)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "day", [datetime.date.min, datetime.date(1970, 1, 1), datetime.date(2024, 2, 29)], ids=str
+)
+def test_a_day_begins_where_its_midnight_is(day: datetime.date) -> None:
+    assert nanos_of_date(day) == nanos_of_instant(datetime.datetime.combine(day, datetime.time()))
+
+
+def test_a_time_counts_from_midnight() -> None:
+    latest = datetime.time(23, 59, 59, 999_999)
+    assert (nanos_of_time(datetime.time()), nanos_of_time(latest)) == (0, DAY_NANOS - 1000)
+    assert time_from_nanos(nanos_of_time(latest)) == latest
+
+
+X = column_of(["x"])
+ASCENDING: list[list[Value]] = [
+    [float("-inf"), Decimal("-1e400"), -(2**70), -1.5, -0.0, 5e-324, Decimal("0.1"), 0.1, 1, 2**53 + 1, 1e300,
+     Decimal("1e400"), float("inf"), float("nan")],
+    [False, True],
+    ["", "A", "Z", "a", "é", "\uffff", "\U00010000"],
+    [b"", b"\x00", b"\x00\x00", b"\xff"],
+    [datetime.date(1, 1, 1), datetime.datetime(1970, 1, 1), datetime.datetime(1970, 1, 1, 0, 0, 0, 1),
+     datetime.datetime(1970, 1, 1, 1, tzinfo=datetime.UTC), datetime.date(9999, 12, 31)],
+    [datetime.time(0), datetime.time(23, 59)],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("values", ASCENDING, ids=lambda values: type(values[-1]).__name__)
+def test_orders_are_total(values: list[Value]) -> None:
+    for low, high in pairwise(values):
+        answers = {op: compare_values(op, low, high) for op in Op}
+        assert answers == {
+            Op.EQ: False,
+            Op.NE: True,
+            Op.LT: True,
+            Op.LE: True,
+            Op.GT: False,
+            Op.GE: False,
+            Op.DISTINCT: True,
+            Op.NOT_DISTINCT: False,
+        }
+    for value in values:
+        assert compare_values(Op.EQ, value, value) is True
+        assert compare_values(Op.LT, value, value) is False
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "order"),
+    [(-0.0, 0, 0), (1, Decimal("1.00"), 0), (2**53 + 1, float(2**53), 1), (0.1, Decimal("0.1"), 1)],
+)
+def test_numbers_compare_by_exact_value(left: Value, right: Value, order: int) -> None:
+    assert compare_values(Op.EQ, left, right) is (order == 0)
+    assert compare_values(Op.GT, left, right) is (order > 0)
+
+
+def test_null_is_unknown_but_to_distinct() -> None:
+    plain = [op for op in Op if op not in (Op.DISTINCT, Op.NOT_DISTINCT)]
+    assert [compare_values(op, None, 1) for op in plain] == [None] * 6
+    assert [compare_values(op, None, None) for op in plain] == [None] * 6
+    assert [compare_values(Op.DISTINCT, *pair) for pair in ((None, None), (None, 1), (1, None))] == [
+        False,
+        True,
+        True,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [(1, "1"), (1, True), (b"x", 1), (datetime.date(1, 1, 1), datetime.time(0)), ("x", True)],
+)
+def test_what_does_not_compare_is_refused(left: Value, right: Value) -> None:
+    with pytest.raises(ValueError, match="cannot compare"):
+        compare_values(Op.EQ, left, right)
+
+
+@given(
+    st.integers(-(2**63), 2**63 - 1),
+    st.one_of(st.integers(), st.floats(), st.decimals(allow_nan=False, allow_infinity=False)),
+)
+def test_numbers_agree_with_the_oracle(left: int, right: Value) -> None:
+    table = pa.table({"x": pa.array([left], pa.int64())})
+    for op in Op:
+        assert [compare_values(op, left, right)] == rowwise.evaluate(Compare(op, X, Literal(right)), table)
+
+
+TEXTS = st.text("abAB\n%_\\ßſé", max_size=6)
+PATTERNS = st.text("abB%_\\ßſ", max_size=8)
+
+
+@given(TEXTS, PATTERNS, st.booleans())
+def test_like_agrees_with_the_oracle(text: str, pattern: str, ignore_case: bool) -> None:
+    try:
+        check_pattern(pattern)
+    except ValueError:
+        with pytest.raises(ValueError, match="lone backslash"):
+            matches_like(text, pattern, ignore_case=ignore_case)
+        return
+    table = pa.table({"x": pa.array([text], pa.string())})
+    expected = rowwise.evaluate(Like(X, pattern, ignore_case), table)
+    assert [matches_like(text, pattern, ignore_case=ignore_case)] == expected
+
+
+def test_like_takes_no_time_to_fail() -> None:
+    assert matches_like("a" * 5000, "%a" * 50 + "%b", ignore_case=False) is False

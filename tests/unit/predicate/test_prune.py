@@ -1,8 +1,10 @@
-"""What bounds and counts prove; which units go, stay, or need no filter."""
+"""What bounds and counts prove, evidence as three-valued logic, and the bounds of constant columns."""
 
 from __future__ import annotations
 
+import datetime
 import decimal
+import itertools
 import math
 import time
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 from accel.format.domain import Bounds, Domain
 from accel.predicate.bind import bind
 from accel.predicate.expr import Column, Compare, Expr, InArray, InList, IsNull, Like, Literal, Not, Op
-from accel.predicate.prune import prune
+from accel.predicate.prune import Evidence, Verdict, constant_bounds, prune
 
 C, D = Column(("c",)), Column(("d",))
 NAN = math.nan
@@ -270,3 +272,150 @@ def test_many_keys_against_many_units() -> None:
     first = -(-starts // 7) * 7
     expected = (first <= starts + 4) & (first < 700_000)
     assert evidence.may_true.tolist() == expected.tolist()
+
+
+ROWS = np.array([3, 4])
+
+
+def storage(kind: Any, value: Any) -> pa.Scalar:
+    return pa.ExtensionArray.from_storage(kind, pa.array([value], kind.storage_type))[0]
+
+
+@pytest.mark.parametrize(
+    ("scalar", "domain", "value", "dtype"),
+    [
+        (pa.scalar(2013, pa.int32()), Domain.INTEGER, 2013, "int64"),
+        (pa.scalar(2**64 - 1, pa.uint64()), Domain.INTEGER, 2**64 - 1, "uint64"),
+        (pa.scalar(datetime.date(1970, 1, 3)), Domain.INTEGER, 2, "int64"),
+        (pa.scalar(5, pa.timestamp("us", "UTC")), Domain.INTEGER, 5, "int64"),
+        (pa.scalar(decimal.Decimal("1.50")), Domain.INTEGER, 150, "int64"),
+        (pa.scalar(decimal.Decimal(10) ** 30), Domain.INTEGER, 10**30, "object"),
+        (pa.scalar(1.5, pa.float32()), Domain.FLOAT, 1.5, "float64"),
+        (pa.scalar("é"), Domain.BYTES, "é".encode(), "object"),
+        (pa.scalar("é", pa.string_view()), Domain.BYTES, "é".encode(), "object"),
+        (pa.scalar(b"ab", pa.binary(2)), Domain.BYTES, b"ab", "object"),
+        (pa.array(["x"]).dictionary_encode()[0], Domain.BYTES, b"x", "object"),
+        (storage(pa.uuid(), bytes(16)), Domain.BYTES, bytes(16), "object"),
+        (pa.scalar(True), Domain.BOOLEAN, True, "bool"),
+    ],
+    ids=lambda value: str(getattr(value, "type", "")),
+)
+def test_values(scalar: pa.Scalar, domain: Domain, value: Any, dtype: str) -> None:
+    bounds = constant_bounds(scalar, ROWS)
+    assert bounds.domain is domain
+    assert bounds.lower.tolist() == bounds.upper.tolist() == [value, value]
+    assert (str(bounds.lower.dtype), str(bounds.upper.dtype)) == (dtype, dtype)
+    assert bounds.has_lower.tolist() == bounds.has_upper.tolist() == [True, True]
+    assert (bounds.num_values.tolist(), bounds.null_count.tolist(), bounds.nan_count.tolist()) == (
+        [3, 4],
+        [0, 0],
+        [0, 0],
+    )
+
+
+def test_zero_is_both_zeros() -> None:
+    bounds = constant_bounds(pa.scalar(-0.0), ROWS)
+    assert [math.copysign(1, end[0]) for end in (bounds.lower, bounds.upper)] == [-1, 1]
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.float64(), pa.string(), pa.bool_(), pa.null()], ids=str)
+def test_null_is_all_null(kind: pa.DataType) -> None:
+    bounds = constant_bounds(pa.scalar(None, kind), ROWS)
+    assert bounds.has_lower.tolist() == bounds.has_upper.tolist() == [False, False]
+    assert bounds.null_count.tolist() == [3, 4]
+    schema = pa.schema([("c", kind)])
+    assert (
+        prune(bind(IsNull(Column(("c",))), schema), {("c",): bounds}, 2).verdicts().tolist()
+        == [Verdict.ALL] * 2
+    )
+
+
+def test_nan_is_above_every_number() -> None:
+    bounds = {("c",): constant_bounds(pa.scalar(math.nan), ROWS)}
+    schema = pa.schema([("c", pa.float64())])
+    above = bind(Compare(Op.GT, Column(("c",)), Literal(1e308)), schema)
+    below = bind(Compare(Op.LE, Column(("c",)), Literal(1e308)), schema)
+    assert prune(above, bounds, 2).verdicts().tolist() == [Verdict.ALL] * 2
+    assert prune(below, bounds, 2).verdicts().tolist() == [Verdict.NONE] * 2
+
+
+def test_a_list_only_tells_that_it_is_there() -> None:
+    bounds = constant_bounds(pa.scalar([1]), ROWS)
+    assert (bounds.domain, bounds.null_count.tolist()) == (Domain.NONE, [0, 0])
+
+
+OUTCOMES = (True, False, None)
+SETS = [frozenset(s) for n in range(4) for s in itertools.combinations(OUTCOMES, n)]
+
+
+def evidence(allowed: frozenset[bool | None]) -> Evidence:
+    return Evidence(*(np.array([outcome in allowed]) for outcome in OUTCOMES))
+
+
+def allowed(found: Evidence) -> set[bool | None]:
+    flags = (found.may_true, found.may_false, found.may_null)
+    return {outcome for outcome, flag in zip(OUTCOMES, flags, strict=True) if flag[0]}
+
+
+def conjunction(a: bool | None, b: bool | None) -> bool | None:
+    if a is False or b is False:
+        return False
+    return None if a is None or b is None else True
+
+
+@pytest.mark.parametrize("a", SETS, ids=str)
+@pytest.mark.parametrize("b", SETS, ids=str)
+def test_and_or(a: frozenset[bool | None], b: frozenset[bool | None]) -> None:
+    both = {conjunction(x, y) for x in a for y in b}
+    found = allowed(evidence(a) & evidence(b))
+    if a and b:
+        assert found == both
+    else:
+        # A unit without rows on one side: whatever is claimed holds of none.
+        assert found >= both
+    assert allowed(evidence(a) | evidence(b)) == allowed(~(~evidence(a) & ~evidence(b)))
+
+
+@pytest.mark.parametrize("a", SETS, ids=str)
+@pytest.mark.parametrize("b", SETS, ids=str)
+def test_two_statements_about_one_predicate_leave_what_both_allow(
+    a: frozenset[bool | None], b: frozenset[bool | None]
+) -> None:
+    assert allowed(evidence(a).meet(evidence(b))) == a & b
+
+
+@pytest.mark.parametrize("a", SETS, ids=str)
+def test_not(a: frozenset[bool | None]) -> None:
+    assert allowed(~evidence(a)) == {None if x is None else not x for x in a}
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "verdict"),
+    [
+        ({True}, Verdict.ALL),
+        ({True, False}, Verdict.SOME),
+        ({True, None}, Verdict.SOME),
+        ({False}, Verdict.NONE),
+        ({None}, Verdict.NONE),
+        ({False, None}, Verdict.NONE),
+        (set(), Verdict.NONE),
+        ({True, False, None}, Verdict.SOME),
+    ],
+    ids=str,
+)
+def test_verdicts(outcomes: set[bool | None], verdict: Verdict) -> None:
+    assert evidence(frozenset(outcomes)).verdicts().tolist() == [verdict]
+
+
+def test_unknown_is_some() -> None:
+    assert Evidence.unknown(3).verdicts().tolist() == [Verdict.SOME] * 3
+
+
+def test_a_part_is_of_its_units() -> None:
+    flags = [np.array([bool(number >> bit & 1) for number in range(8)]) for bit in range(3)]
+    whole = Evidence(*flags)
+    part = whole.part(2, 5)
+    assert len(part) == 3
+    assert [column.tolist() for column in (part.may_true, part.may_false, part.may_null)] == [
+        column[2:5].tolist() for column in flags
+    ]

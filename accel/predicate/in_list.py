@@ -1,142 +1,23 @@
-"""Building conditions from literals: comparisons without a column are evaluated, lists of IN become nodes.
-
-Literals compare by the same rules as columns (`accel.predicate.coerce`).
-"""
+"""IN lists: the collections of values that callers pass, as nodes of literals or of an Arrow array."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
-import decimal
-import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from accel.errors import PredicateError
-from accel.predicate.expr import MAX_LIST, Column, InArray, InList, Op, Ticks, Value
-from accel.predicate.literal import (
-    EPOCH_ORDINAL,
-    literal_value,
-    nanos_of_date,
-    nanos_of_instant,
-    nanos_of_time,
-    time_from_text,
-    timestamp_from_text,
-)
+from accel.predicate.expr import MAX_LIST, Column, InArray, InList, Value
+from accel.predicate.literal import EPOCH_ORDINAL, literal_value, nanos_of_instant
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "check_pattern",
-    "compare_values",
     "list_member",
     "member_of",
 ]
-
-
-def compare_values(op: Op, left: Value, right: Value) -> bool | None:
-    """Evaluate `left op right` in three-valued logic; raise ValueError where the two cannot be compared."""
-    if left is None or right is None:
-        if op is Op.DISTINCT:
-            return left is not right
-        if op is Op.NOT_DISTINCT:
-            return left is right
-        return None
-    order = _order(left, right)
-    match op:
-        case Op.EQ | Op.NOT_DISTINCT:
-            return order == 0
-        case Op.NE | Op.DISTINCT:
-            return order != 0
-        case Op.LT:
-            return order < 0
-        case Op.LE:
-            return order <= 0
-        case Op.GT:
-            return order > 0
-        case Op.GE:
-            return order >= 0
-
-
-def _order(left: Any, right: Any) -> int:
-    kinds = _kind(left), _kind(right)
-    if kinds[0] != kinds[1]:
-        if kinds[0] == "text" and kinds[1] in _FROM_TEXT:
-            left = _FROM_TEXT[kinds[1]](left)
-        elif kinds[1] == "text" and kinds[0] in _FROM_TEXT:
-            right = _FROM_TEXT[kinds[0]](right)
-        elif set(kinds) not in _MIXED:
-            raise ValueError(f"cannot compare {_NOUN[kinds[0]]} with {_NOUN[kinds[1]]}")
-    a, b = _key(left), _key(right)
-    return 0 if a == b else -1 if a < b else 1
-
-
-# A date compares as its midnight, text as its UTF-8 bytes.
-_MIXED = ({"date", "timestamp"}, {"text", "binary"})
-_NOUN = {
-    "number": "a number",
-    "boolean": "a boolean",
-    "text": "text",
-    "binary": "binary",
-    "date": "a date",
-    "time": "a time",
-    "timestamp": "a timestamp",
-}
-_FROM_TEXT: dict[str, Callable[[str], Value]] = {
-    "date": timestamp_from_text,  # which reads a date too
-    "time": time_from_text,
-    "timestamp": timestamp_from_text,
-}
-
-
-def _kind(value: Value) -> str:
-    match value:
-        case bool():
-            return "boolean"
-        case int() | float() | decimal.Decimal():
-            return "number"
-        case str():
-            return "text"
-        case bytes():
-            return "binary"
-        case datetime.datetime():
-            return "timestamp"
-        case datetime.date():
-            return "date"
-        case datetime.time():
-            return "time"
-        case Ticks():
-            return value.kind
-        case _:
-            raise ValueError(f"{type(value).__name__} is no literal")
-
-
-def _key(value: Any) -> Any:
-    """Return a key that orders as the value does within its kind; NaN is equal to itself and above every number."""
-    match value:
-        case bool() | bytes():
-            return value
-        case float() if math.isnan(value):
-            return (1, 0)
-        case int() | float() | decimal.Decimal():
-            return (0, value)
-        case str():
-            return value.encode()
-        case datetime.datetime():
-            return nanos_of_instant(value)
-        case datetime.date():
-            return nanos_of_date(value)
-        case datetime.time():
-            return nanos_of_time(value)
-        case _:
-            return value.nanos
-
-
-def check_pattern(pattern: str) -> None:
-    """Raise ValueError for a LIKE pattern that ends within an escape."""
-    if pattern.endswith("\\") and (len(pattern) - len(pattern.rstrip("\\"))) % 2:
-        raise ValueError("the pattern ends with a backslash that escapes nothing; write two")
 
 
 _OWN = {int, float, str}
@@ -148,10 +29,7 @@ def member_of(column: Column, values: object) -> InList | InArray:
     Arrow arrays, objects that export one, numpy arrays of numbers or timestamps, and lists of more than
     `MAX_LIST` values of one type become an Arrow array.
 
-    Raises
-    ------
-    PredicateError
-        `values` is no collection, or one of them cannot be a literal.
+    Raises PredicateError where `values` is no collection, or one of them cannot be a literal.
     """
     array = _as_array(values)
     if array is not None:

@@ -1,4 +1,4 @@
-"""Bitmaps and matrices of bits: there and back, and bytes that break their rules."""
+"""Bitmaps and matrices of bits: round trips, and bytes that break their rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from accel.errors import IndexFormatError
-from accel.indexes import matrix as matrix_module
 from accel.indexes.matrix import Matrix, bitmap_runs, decode_bitmap, encode_bitmap, write_matrix
 from accel.indexes.native import Tag, hash_natives, hash_values, uniform
 from accel.indexes.wire import BlobReader, BlobWriter
@@ -133,8 +132,8 @@ def test_any_bytes_are_refused_or_a_bitmap(data: bytes) -> None:
 @pytest.mark.parametrize("density", [1.0, 0.97, 0.3, 0.02])
 @pytest.mark.parametrize("members_per_block", [2**32, 40, 7])
 def test_matrix(members_per_block: int, density: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matrix_module, "_MEMBERS", members_per_block)
-    monkeypatch.setattr(matrix_module, "_FEW", 3)
+    monkeypatch.setattr("accel.indexes.matrix._MEMBERS", members_per_block)
+    monkeypatch.setattr("accel.indexes.matrix._FEW", 3)
     keys, units = 23, 7
     chance = np.random.default_rng(11)
     bits = chance.random((keys, units)) < density

@@ -1,4 +1,4 @@
-"""Bitmaps of row groups, joined: what one says is what they said, each of its pages."""
+"""Bitmap indexes of row groups, joined: the joined index answers as they do, for each of their pages."""
 
 from __future__ import annotations
 
