@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from cachetools import LRUCache
 
-from accel.cache.cache import Cache, CacheKey, Entry, file_key
+from accel.cache.cache import Cache
+from accel.cache.cache_key import CacheKey, Entry, file_key
 from accel.errors import StoreError
 from accel.metrics import Metrics
 from accel.options import MIB
