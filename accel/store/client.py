@@ -25,7 +25,8 @@ from accel.metrics import Metrics
 from accel.options import MIB, Options
 from accel.ranges import ByteRange, Kind, ObjectId, Stash, Suffix, Want
 from accel.store import io_loop
-from accel.store.fetch import Fetcher, Gate, Pin, Retry, open_file_limit, same_etag
+from accel.store.fetch import Fetcher, Pin, Retry, same_etag
+from accel.store.gate import Gate, open_file_limit
 from accel.store.identity import ByIdentity, StorageOptions, credentials_token
 from accel.store.location import Location, parse_url
 from accel.store.network import Network, network_to
@@ -258,7 +259,7 @@ class Client:
 
         async def ask() -> ObjectEntry:
             try:
-                async with self.gate.slot(0):
+                async with self.gate.slot():
                     return await store.head(path)
             finally:
                 metrics.count_request(Kind.HEAD, 0)

@@ -14,7 +14,7 @@ from cachetools import LRUCache
 
 from accel.store import io_loop
 from accel.store.connection_faults import tls_context
-from accel.store.fetch import open_file_limit
+from accel.store.gate import open_file_limit
 from accel.store.http_connection import Connection, Loss, LostError, Reply, Request, new_scratch
 from accel.store.threads import resolve
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TypeVar, cast
 
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError, redact
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.ranges import Buffer, ByteRange, Kind, Suffix
+from accel.store.gate import Gate
 from accel.store.network import Network
 from accel.store.range_store import Gatherer, Payload, RangeStore, can_be_sent, is_weak
 from accel.store.request_errors import (
@@ -26,111 +24,7 @@ from accel.store.request_errors import (
 )
 from accel.store.tasks import cancel_requests, foreign_cancellation
 
-__all__ = ["Fetcher", "Gate", "Pin", "Retry", "Slot", "open_file_limit", "same_etag"]
-
-
-def open_file_limit() -> int:
-    """Return how many files the process may have open; many where the system sets no limit."""
-    try:
-        import resource
-    except ImportError:
-        return 1 << 16
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return soft if 0 <= soft < 1 << 16 else 1 << 16
-
-
-class Gate:
-    """How many requests, and how many bytes, may be under way at once: first come, first served. Used on one event loop.
-
-    Parameters
-    ----------
-    max_requests : int
-        Requests under way at once.
-    max_bytes : int
-        Sum of the bytes that they have requested. One request alone may request more.
-    """
-
-    def __init__(self, max_requests: int, *, max_bytes: int) -> None:
-        self.max_requests = max_requests
-        self._max_bytes = max_bytes
-        self.requests = 0
-        self.bytes = 0
-        self._queue: deque[tuple[asyncio.Future[None], int]] = deque()
-
-    def slot(self, length: int) -> Slot:
-        """Return a context that waits for room for a request of `length` bytes, and holds it."""
-        return Slot(self, length)
-
-    def take_at_once(self, length: int) -> bool:
-        """Take room for a request if nobody waits and there is enough; return whether it was taken."""
-        if self._queue or not self._fits(length):
-            return False
-        self._take(length)
-        return True
-
-    async def take(self, length: int) -> None:
-        """Wait for room, and take it: see `slot`."""
-        if not self.take_at_once(length):
-            await self._wait(length)
-
-    async def _wait(self, length: int) -> None:
-        ready = asyncio.get_running_loop().create_future()
-        ticket = (ready, length)
-        self._queue.append(ticket)
-        try:
-            await ready  # the waker has taken the room on its behalf
-        except asyncio.CancelledError:
-            if ready.done() and not ready.cancelled():
-                self.release(length)
-            else:
-                with suppress(ValueError):  # a waker may have dropped it already
-                    self._queue.remove(ticket)
-                self._wake()
-            raise
-
-    def _fits(self, length: int) -> bool:
-        if self.requests == 0:
-            return True
-        return self.requests < self.max_requests and self.bytes + length <= self._max_bytes
-
-    def _take(self, length: int) -> None:
-        self.requests += 1
-        self.bytes += length
-
-    def release(self, length: int) -> None:
-        """Give back what was taken."""
-        self.requests -= 1
-        self.bytes -= length
-        if self._queue:
-            self._wake()
-
-    def _wake(self) -> None:
-        while self._queue and self._fits(self._queue[0][1]):
-            ready, length = self._queue.popleft()
-            if not ready.done():
-                self._take(length)
-                ready.set_result(None)
-
-
-class Slot:
-    """Room for one request. A class, as a generator would take twice as long, and each request enters one."""
-
-    __slots__ = ("_gate", "_length")
-
-    def __init__(self, gate: Gate, length: int) -> None:
-        self._gate = gate
-        self._length = length
-
-    async def __aenter__(self) -> None:
-        await self._gate.take(self._length)
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._gate.release(self._length)
+__all__ = ["Fetcher", "Pin", "Retry", "same_etag"]
 
 
 T = TypeVar("T")
@@ -295,7 +189,7 @@ class Fetcher:
             return None
         gate, ranges = self._gate, [want for want, _ in wants]
         length = sum(want.length for want in ranges)
-        company = gate.requests
+        company = gate.users
         async with gate.slot(length):
             started = time.perf_counter()
             try:
@@ -306,7 +200,7 @@ class Fetcher:
             except (AccelError, OSError, ValueError):
                 return None
             took = time.perf_counter() - started
-            self._network.observe(length, took, in_flight=(company + gate.requests) / 2)
+            self._network.observe(length, took, in_flight=(company + gate.users) / 2)
         for want, kind in wants:
             metrics.count_request(kind, want.length)
         return payloads
@@ -319,14 +213,14 @@ class Fetcher:
         if not gate.take_at_once(length):
             await gate.take(length)
         received, counts = 0, True
-        in_flight, cancels_before = gate.requests, cancel_requests()
+        in_flight, cancels_before = gate.users, cancel_requests()
         started = time.perf_counter()
         try:
             payload = await self._store.read(path, want, if_match=if_match)
             took = time.perf_counter() - started
             received = len(payload.data)
             _check_answer(path, want, payload)
-            self._network.observe(received, took, in_flight=(in_flight + gate.requests) / 2)
+            self._network.observe(received, took, in_flight=(in_flight + gate.users) / 2)
             return payload
         except IncompleteBodyError as error:
             received = len(error.partial)

@@ -15,7 +15,8 @@ from cachetools import LRUCache
 from accel.errors import StoreError
 from accel.metrics import Metrics
 from accel.ranges import Kind
-from accel.store.fetch import Gate, Retry
+from accel.store.fetch import Retry
+from accel.store.gate import Gate
 from accel.store.range_store import LIST_PAGE, Lister, ObjectEntry, Pager, PageSeen, RangeStore
 from accel.store.request_errors import foremost
 from accel.store.tasks import Group, breathe
@@ -267,7 +268,7 @@ class Listings:
             walk = PageWalk(store, prefix, after=after, page_keys=LIST_PAGE)
             entries, last = walk.entries, after
             try:
-                async with self._gate.slot(0), aclosing(walk.pages()) as pages:
+                async with self._gate.slot(), aclosing(walk.pages()) as pages:
                     async for page in pages:
                         if check and not _fits(page, last):
                             raise _UnfitError
@@ -291,7 +292,7 @@ class Listings:
         async def attempt() -> None:
             entries.clear()
             try:
-                async with self._gate.slot(0):
+                async with self._gate.slot():
                     async for entry in store.list(prefix):
                         entries.append(entry)
                         if not len(entries) % LIST_PAGE:

@@ -18,7 +18,7 @@ import trustme
 
 from accel.store import connection_pool as connections
 from accel.store.connection_pool import Connections, Origin, Timeouts, UnreachableError, connections_to
-from accel.store.fetch import open_file_limit
+from accel.store.gate import open_file_limit
 from accel.store.http_connection import Connection, Loss, LostError, Reply, Request
 
 BODY = bytes(i % 251 for i in range(1000))
