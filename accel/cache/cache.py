@@ -6,109 +6,71 @@ matched). Memory comes first, then the disk, which only holds metadata.
 
 from __future__ import annotations
 
-import enum
 import os
 import threading
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from cachetools import LRUCache
 
+from accel.cache.byte_tier import ByteTier
+from accel.cache.disk import Disk
+from accel.cache.result_tier import ResultTier
 from accel.cache.single_flight import SingleFlight
 from accel.options import MIB
 from accel.store.identity import lasts
 
-if TYPE_CHECKING:
-    from accel.cache.byte_tier import ByteTier
-    from accel.cache.disk import Disk
-    from accel.cache.result_tier import ResultTier
+__all__ = ["Cache", "CacheStats"]
 
-__all__ = ["Cache", "CacheKey", "CacheStats", "Entry", "file_key"]
-
-# Results may take up this part of what metadata and data may, beside it.
+# Results may take this part of the bytes that metadata and data may take, in addition to these.
 _RESULTS_SHARE = 64
 
 Loader = Callable[[], Awaitable[tuple[Any, int]]]
 
 
-class Entry(enum.Enum):
-    """What a cache entry is."""
-
-    FILE = enum.auto()
-    """The handle of a file, whatever its version: `MetadataFreshness` decides whether it may be used."""
-    CURRENT = enum.auto()
-    """The check whether a version is the current one."""
-    DICTIONARY = enum.auto()
-    TAIL_HINT = enum.auto()
-    LISTING = enum.auto()
-    DIRECTORY = enum.auto()
-    """A source that is named like a file, and was found to be a directory."""
-    PAGES = enum.auto()
-    ROWS = enum.auto()
-    MATCHES = enum.auto()
-    """Which rows matched a predicate."""
-    CATALOG = enum.auto()
-    """A snapshot of an index outside the files."""
-
-
-class CacheKey(NamedTuple):
-    """What an entry of any tier is stored under."""
-
-    store: str
-    """The token of the client: nobody reads what another's credentials fetched."""
-    path: str
-    version: Hashable
-    kind: Entry
-    place: Any = None
-    """What of the object, or of what is asked about it: a range, a predicate, ..."""
-
-
-def file_key(token: str, path: str) -> CacheKey:
-    """Return the key of a file's handle, and of the load that brings it."""
-    return CacheKey(token, path, None, Entry.FILE)
-
-
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """A moment's view of a cache."""
+    """The sizes and counts of a cache at one moment."""
 
     entries: int
-    """Of metadata and dictionary pages."""
+    """Entries of the metadata tier: file handles, dictionary pages, listings."""
     nbytes: int
-    """What they were said to hold, in bytes."""
+    """Bytes of these entries, as estimated when they were stored."""
     limit: int
     """`Cache.memory`."""
     hits: int
-    """Times that one was there when it was asked for."""
+    """Lookups that found an entry."""
     misses: int
     evictions: int
     disk_hits: int = 0
-    """Times that the metadata of a file came from the disk tier, through this cache object."""
+    """Files whose metadata this cache object read from its directory."""
     disk_misses: int = 0
     disk_nbytes: int = 0
-    """What all entries in the directory hold, whichever process wrote them."""
+    """Bytes of all entries in the directory, whichever process wrote them."""
     data_entries: int = 0
     """Byte ranges of data."""
     data_nbytes: int = 0
     data_hits: int = 0
-    """Ranges that were wanted and held whole."""
+    """Requested ranges that were cached whole."""
     data_misses: int = 0
     data_evictions: int = 0
-    row_entries: int = 0
-    """Parts of files whose few rows are kept as they were decoded, for one question each."""
-    row_nbytes: int = 0
+    result_entries: int = 0
+    """Results: rows of one row group for one question, and which rows of a file matched one predicate."""
     result_nbytes: int = 0
-    """What all results hold: such rows, and which rows matched the last predicates."""
 
 
-class _Recent(LRUCache[Hashable, Any]):
-    """By what values are said to weigh: an object around each would be one more for the garbage collector to follow."""
+class _MetadataTier(LRUCache[Hashable, Any]):
+    """An LRU cache of values that are weighed by the caller.
+
+    The weights are not stored beside the values, as a pair around each value would be one more object for the garbage
+    collector to follow.
+    """
 
     evictions = 0
     weight = 0
-    """Of the value that is being put."""
+    """The weight of the value that is being stored."""
 
     def getsizeof(self, value: Any) -> int:  # type: ignore[override]  # a static one for whom it is enough
         return self.weight
@@ -124,36 +86,50 @@ class _Recent(LRUCache[Hashable, Any]):
 
 
 class Cache:
-    """Metadata, data and results of scans, the least recently used evicted first.
+    """Metadata, data and results of scans; the least recently used entries are evicted first.
 
     Parameters
     ----------
     memory : int
-        Bytes that metadata may hold: file handles, dictionary pages, listings. 0 stores nothing, yet loads of one file
-        are still shared.
+        Bytes of metadata to cache: file handles, dictionary pages, listings. With 0 nothing is stored, but concurrent
+        scans still share the reading of a file's metadata.
     data : int
-        Bytes of data pages to hold beside that: a lookup that is repeated within `max_age` sends no request. A read of
-        more than 1/64 of this, or whatever a scan reads beyond 1/8, is stored the second time that it is read, before
-        as much as half of this has been read in between: so larger questions are answered from here from the third
-        time on, and large scans leave it alone. While half of this is empty, what a scan reads up to 1/16 is stored the
-        first time, whatever its size. Only of objects with a strong etag, and not of local files, which the kernel
-        caches. 0 stores none.
+        Bytes of data pages to cache in addition, so that a lookup that is repeated within `max_age` sends no request.
+        A small read (up to 1/64 of this, while its scan has read no more than 1/8) is stored at once. A larger read is
+        stored at once only while half of this is unused and its scan has read no more than 1/16; else it is stored
+        when it is read a second time before other such reads have brought half of this. Large scans therefore do not
+        evict what lookups use. Data is cached only for objects with a strong etag, and not for local files, which the
+        kernel caches. With 0 no data is stored.
         Results take up to 1/64 of `memory` and `data` more: which rows matched the last predicates and, from the second
-        time on, the few rows that a question came to.
+        time that a question is asked, its few rows.
     max_age : float
-        Seconds for which a file's metadata is used without asking the store whether the file has
-        changed; 0 asks at every scan. Local files are looked at every time.
+        Seconds for which the metadata of a file is used without asking the store whether the file has changed. With 0
+        the store is asked at every scan. Local files are checked every time.
     disk : path, optional
-        A directory in which metadata outlives the process, for all processes of one user on one machine:
-        made where there is none (0700, its files 0600). By default nothing is written. Only files of a URL's
-        or path's store with a strong etag are kept; of a `store=`, or of credentials that are an object, nothing.
+        A directory in which metadata outlives the process, shared by all processes of one user on one machine. It is
+        created if it does not exist (mode 0700, its files 0600). By default nothing is written. Only files with a
+        strong etag that are named by a URL or a path are stored; files of a `store=`, or read with credentials that are
+        an object, are not.
     disk_limit : int
-        Bytes that the files in that directory may have, the least recently used going first.
+        Bytes that the files in that directory may take.
+
+    Raises
+    ------
+    TypeError
+        A limit is not a number, or `disk` is not a path.
+    ValueError
+        A limit is negative or NaN, or `disk` is empty.
 
     Notes
     -----
-    May be used from several threads and scans. It pickles as an empty cache of the same limits and the same
-    directory. Whatever is wrong with the directory costs requests and a warning in the metrics, never an answer.
+    A cache may be used by several threads and scans. It is pickled as an empty cache with the same limits and the same
+    directory. A directory that cannot be used costs requests and a warning in the metrics, never an answer.
+
+    Examples
+    --------
+    >>> cache = Cache(memory=64 << 20, data=0, max_age=300)
+    >>> cache.stats().entries
+    0
     """
 
     def __init__(
@@ -170,24 +146,22 @@ class Cache:
             if isinstance(limit, bool) or not isinstance(limit, Real):
                 unit = "seconds" if name == "max_age" else "bytes"
                 raise TypeError(f"{name} of a cache is a number of {unit}, not {limit!r}")
-        if not all(limit >= 0 for limit in limits.values()):  # NaN is none, too
+        if not all(limit >= 0 for limit in limits.values()):  # false for NaN
             raise ValueError(f"not limits of a cache: {memory=!r}, {data=!r}, {max_age=!r}, {disk_limit=!r}")
         self.memory = memory
         self.data = data
         self.max_age = max_age
         self.disk = None if disk is None else _directory(disk)
         self.disk_limit = disk_limit
-        self._disk: Disk | None = None
-        if self.disk is not None:
-            from accel.cache.disk import Disk
-
-            self._disk = Disk(self.disk, limit=disk_limit)
+        self._disk = None if self.disk is None else Disk(self.disk, limit=disk_limit)
         self._lock = threading.Lock()
-        self._metadata = _Recent(maxsize=memory)
+        self._metadata = _MetadataTier(maxsize=memory)
         self.single_flight = SingleFlight()
-        """Loads under way, each shared by whoever asks for the same meanwhile."""
-        self._byte_tier: ByteTier | None = None
-        self._result_tier: ResultTier | None = None
+        """Loads under way, each shared by all who ask for the same key meanwhile."""
+        self.byte_tier = ByteTier(data)
+        """Byte ranges of data, by version of their object."""
+        self.result_tier = ResultTier((memory + data) / _RESULTS_SHARE)
+        """Rows that questions came to, and which rows matched predicates."""
         self._hits = 0
         self._misses = 0
 
@@ -197,28 +171,6 @@ class Cache:
 
     def __reduce__(self) -> tuple[Callable[..., Cache], tuple[int, float, str | None, int, int]]:
         return _fresh, (self.memory, self.max_age, self.disk, self.disk_limit, self.data)
-
-    @property
-    def byte_tier(self) -> ByteTier:
-        """Byte ranges of data, by version of their object."""
-        if self._byte_tier is None:
-            from accel.cache.byte_tier import ByteTier
-
-            with self._lock:
-                if self._byte_tier is None:
-                    self._byte_tier = ByteTier(self.data)
-        return self._byte_tier
-
-    @property
-    def result_tier(self) -> ResultTier:
-        """What questions came to."""
-        if self._result_tier is None:
-            from accel.cache.result_tier import ResultTier
-
-            with self._lock:
-                if self._result_tier is None:
-                    self._result_tier = ResultTier((self.memory + self.data) / _RESULTS_SHARE)
-        return self._result_tier
 
     def disk_for(self, token: str) -> Disk | None:
         """Return the disk, for a client whose token means the same in every process; else None."""
@@ -235,15 +187,12 @@ class Cache:
             return value
 
     def peek(self, key: Hashable) -> Any | None:
-        """Return what `get` does, and count nothing."""
+        """Return what `get` returns, and count nothing."""
         with self._lock:
             return self._metadata.get(key)
 
     def put(self, key: Hashable, value: Any, nbytes: int) -> None:
-        """Store a value in place of what was there; for one that has grown see `reweigh`.
-
-        A value that alone exceeds the limit is not stored.
-        """
+        """Store a value; one that exceeds the limit by itself is not stored."""
         with self._lock:
             self._place(key, value, nbytes)
 
@@ -254,20 +203,20 @@ class Cache:
             self._metadata[key] = value
 
     def reweigh(self, key: Hashable, value: Any, nbytes: int) -> None:
-        """Note that a value has grown, if it is still the one that is stored."""
+        """Set the bytes of a value that has grown, if it is still stored."""
         with self._lock:
             if self._metadata.get(key) is value:
                 self._place(key, value, nbytes)
 
     def drop(self, key: Hashable) -> None:
-        """Forget one value, if it is there."""
+        """Remove one value, if it is there."""
         with self._lock:
             self._metadata.pop(key, None)
 
     def clear(self) -> None:
-        """Forget everything, and remove all entries from the disk.
+        """Remove all entries, also those in the directory.
 
-        Loads under way go on, and are stored when they end.
+        Loads that are under way go on, and are stored when they end.
         """
         with self._lock:
             self._metadata.clear()
@@ -277,13 +226,12 @@ class Cache:
             self._disk.clear()
 
     def stats(self) -> CacheStats:
-        """Return sizes and counts up to now; looks through the directory, where there is one."""
+        """Return sizes and counts; reads the directory, if there is one."""
         disk = self._disk
         on_disk = {} if disk is None else {"disk_hits": disk.hits, "disk_misses": disk.misses}
         if disk is not None:
             on_disk["disk_nbytes"] = disk.nbytes()
         data, results = self.byte_tier, self.result_tier
-        row_entries, row_nbytes = results.rows()
         with self._lock:
             return CacheStats(
                 entries=len(self._metadata),
@@ -297,20 +245,15 @@ class Cache:
                 data_hits=data.hits,
                 data_misses=data.misses,
                 data_evictions=data.evictions,
-                row_entries=row_entries,
-                row_nbytes=row_nbytes,
+                result_entries=len(results),
                 result_nbytes=results.nbytes,
                 **on_disk,
             )
 
     async def load(self, key: Hashable, loader: Loader) -> Any:
-        """Return what `loader` finds for a key, awaited once for all who ask meanwhile, and store it.
+        """Await `loader` once for all who ask for the key meanwhile, store its value, and return it.
 
-        Parameters
-        ----------
-        key : hashable
-        loader : callable
-            Returns, awaited, the value and the bytes that it holds.
+        `loader` returns the value and its bytes.
         """
         return await self.single_flight.share(key, lambda: self._load(key, loader))
 

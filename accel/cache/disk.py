@@ -1,6 +1,6 @@
-"""Metadata that outlives the process: entries of bytes in a home beyond it, today a directory of this machine.
+"""The disk tier of the cache: file metadata in a directory that all processes of one user share.
 
-A home is a cache and no more: nothing that goes wrong with it is an error, and nobody waits for anybody.
+Nothing that goes wrong with the directory is an error, and no process waits for another.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 from accel.errors import AccelError
 from accel.planning.handle import FileHandle
@@ -23,14 +22,14 @@ from accel.planning.read_request import Steps, Tail
 from accel.ranges import Stash
 from accel.store.range_store import is_weak
 
-__all__ = ["CacheHome", "Disk", "StoredMetadata", "entry_key"]
+__all__ = ["Disk", "StoredMetadata", "entry_key"]
 
 _ENTRY = re.compile(r"[0-9a-f]{64}\.meta")
 _UNFINISHED = re.compile(r"\.[0-9a-f]{64}\.[0-9a-f]{16}\.tmp")
-# A file that no writer can still be writing.
+# An unfinished file of this age was abandoned by its writer.
 _ABANDONED_SECONDS = 600.0
-# The directory is looked through again after this process has written so large a part of the limit, as other processes
-# write too. What is evicted then makes room for so much more.
+# The directory is listed again after this process has written 1/32 of the limit, as other processes write too. Eviction
+# then frees another 1/16.
 _LOOK_AGAIN = 32
 _HEADROOM = 16
 
@@ -43,7 +42,7 @@ _MOST_ETAG_BYTES = 1024
 
 
 def entry_key(token: str, path: str) -> bytes:
-    """Return 32 bytes that stand for one file as one set of credentials sees it, and reveal neither."""
+    """Return 32 bytes that identify a file and the credentials that read it, and reveal neither."""
     import hashlib
 
     name = f"{len(token)}:{token}{path}".encode("utf-8", "surrogatepass")
@@ -52,9 +51,9 @@ def entry_key(token: str, path: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredMetadata:
-    """One version of one file: the bytes that its handle is made of again.
+    """The metadata of one version of a file: the bytes that its handle is parsed from.
 
-    Encoded, it is a head of fixed length, the etag, the file's last bytes, and a checksum over all that.
+    An encoded entry has a head of fixed length, the etag, the last bytes of the file, and a checksum of all these.
     """
 
     etag: str
@@ -62,15 +61,15 @@ class StoredMetadata:
     size: int
     """Of the whole file, in bytes."""
     data: bytes
-    """The file's last bytes: page indexes where they were at hand, and the footer; all of a small file."""
+    """The last bytes of the file: page indexes that were read with the footer, and the footer; all of a small file."""
     checked_at: float
-    """When the store last said that this is the current version (`time.time`, in seconds)."""
+    """When the store last confirmed that this version is current (`time.time`, in seconds)."""
 
     @classmethod
     def of(
         cls, handle: FileHandle, answers: list[Stash | Tail], *, checked_at: float
     ) -> StoredMetadata | None:
-        """Return what to store of a file that was just opened by these answers; None without a strong etag."""
+        """Return the metadata of a file that was just opened with these answers; None without a strong etag."""
         etag, size = handle.id.etag, handle.id.size
         if etag is None or not _is_strong(etag) or not answers or not isinstance(answers[0], Tail):
             return None
@@ -78,7 +77,7 @@ class StoredMetadata:
         if handle.tail_start >= tail.start:
             data = bytes(tail.data[handle.tail_start - tail.start :])
         else:
-            # The tail was too short for the footer, whose beginning is the one other answer.
+            # The tail was too short, and the other answer holds the beginning of the footer.
             parts = (
                 part for answer in answers[1:] if not isinstance(answer, Tail) for part in answer.values()
             )
@@ -88,7 +87,7 @@ class StoredMetadata:
         return cls(etag=etag, size=size, data=data, checked_at=checked_at)
 
     def encode(self, key: bytes) -> bytes:
-        """Return the bytes of an entry."""
+        """Return the bytes of an entry; `key` is stored with them."""
         etag = self.etag.encode("utf-8", "surrogatepass")
         head = _HEAD.pack(_MAGIC, _VERSION, len(etag), key, self.size, len(self.data), self.checked_at)
         body = b"".join((head, etag, self.data))
@@ -96,7 +95,7 @@ class StoredMetadata:
 
     @classmethod
     def decode(cls, entry: bytes, key: bytes) -> StoredMetadata | None:
-        """Return what an entry holds; None unless it is whole, undamaged, and the entry of that key."""
+        """Return the content of an entry; None unless it is whole, undamaged, and was stored under `key`."""
         if len(entry) < _HEAD.size + _CHECKSUM_BYTES:
             return None
         magic, version, etag_length, own_key, size, length, checked_at = _HEAD.unpack_from(entry)
@@ -115,7 +114,7 @@ class StoredMetadata:
         return cls(etag=etag, size=size, data=data, checked_at=checked_at) if _is_strong(etag) else None
 
     def reopen(self, steps: Steps[FileHandle]) -> FileHandle | None:
-        """Run the steps that open a file on these bytes; None where they need more."""
+        """Return the handle that the steps which open a file make of these bytes; None if they ask for more."""
         try:
             next(steps)
             steps.send(Tail(memoryview(self.data), self.size - len(self.data), self.size, self.etag))
@@ -138,52 +137,24 @@ def _checksum(data: bytes | memoryview) -> bytes:
     return hashlib.blake2b(data, digest_size=_CHECKSUM_BYTES).digest()
 
 
-class CacheHome(Protocol):
-    """A place beyond this process for cache entries. Its methods block, raise nothing, and are called from any thread."""
-
-    def get(self, key: bytes) -> bytes | None:
-        """Return the entry of a key, which is then the most recently used; None where there is none."""
-        ...
-
-    def put(self, key: bytes, entry: bytes) -> None:
-        """Store an entry in place of what was there."""
-        ...
-
-    def drop(self, key: bytes) -> None:
-        """Remove one entry, if it is there."""
-        ...
-
-    def note(self, problem: str) -> None:
-        """Remember that something is wrong with the home, or with an entry of it."""
-        ...
-
-    def problem(self) -> str | None:
-        """Return the first thing that went wrong, once."""
-        ...
-
-    def count(self, *, hit: bool) -> None:
-        """Count one lookup that did, or did not, save the reading of a file's metadata."""
-        ...
-
-
 class Disk:
-    """A `CacheHome` in a directory, shared by all processes of one user; the least recently used entry is evicted first.
+    """Entries in a directory, bounded in bytes; the least recently used is evicted first.
 
-    An entry appears whole, by a rename; one that vanishes while it is read was not there.
+    Its methods block, raise nothing, and may be called from any thread. An entry appears whole, by a rename.
 
     Parameters
     ----------
     directory : str
-        Made when first written to, for its owner alone. One that others can write to is not used.
+        Created at the first write, for its owner alone. It is not used if others can write to it.
     limit : int
-        Bytes that all entries together may have.
+        Bytes that all entries together may take.
     """
 
     def __init__(self, directory: str, *, limit: int) -> None:
         self.directory = os.path.abspath(os.path.expanduser(directory))
         self._limit = limit
         self._lock = threading.Lock()
-        # What the entries hold, as far as this process knows, and what of it was written since the last look.
+        # Bytes of all entries, as far as this process knows, and bytes written since the directory was listed.
         self._total: int | None = None
         self._since = 0
         self._problem: str | None = None
@@ -195,7 +166,7 @@ class Disk:
         return f"directory {self.directory}"
 
     def get(self, key: bytes) -> bytes | None:
-        """See `CacheHome.get`."""
+        """Return the entry of a key, which is then the most recently used; None if there is none."""
         try:
             if not self._usable(create=False):
                 return None
@@ -205,7 +176,7 @@ class Disk:
                 if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
                     return None
                 entry = file.read(found.st_size + 1) if found.st_size <= self._limit else b""
-                with contextlib.suppress(OSError):  # read-only, it serves all the same
+                with contextlib.suppress(OSError):  # a read-only directory serves all the same
                     os.utime(file.fileno())
         except FileNotFoundError:
             return None
@@ -215,7 +186,7 @@ class Disk:
         return entry
 
     def put(self, key: bytes, entry: bytes) -> None:
-        """See `CacheHome.put`; an entry above the limit is not stored."""
+        """Store an entry in place of any earlier one, unless it exceeds the limit by itself."""
         if len(entry) > self._limit:
             return
         try:
@@ -227,7 +198,7 @@ class Disk:
             self._fail(error)
 
     def drop(self, key: bytes) -> None:
-        """See `CacheHome.drop`."""
+        """Remove one entry, if it is there."""
         with contextlib.suppress(OSError):
             if self._usable(create=False):
                 os.unlink(self._path(key))
@@ -243,24 +214,24 @@ class Disk:
             self._total = None
 
     def nbytes(self) -> int:
-        """Return what all entries hold now."""
+        """Return the bytes of all entries."""
         with contextlib.suppress(OSError):
             return sum(size for _, size, _ in self._entries())
         return 0
 
     def count(self, *, hit: bool) -> None:
-        """See `CacheHome.count`."""
+        """Count one lookup that did, or did not, save reading the metadata of a file."""
         with self._lock:
             self.hits += hit
             self.misses += not hit
 
     def note(self, problem: str) -> None:
-        """See `CacheHome.note`."""
+        """Remember that something is wrong with the directory, or with an entry."""
         with self._lock:
             self._problem = self._problem or problem
 
     def problem(self) -> str | None:
-        """See `CacheHome.problem`."""
+        """Return the first thing that went wrong, once."""
         with self._lock:
             if self._problem is None or self._is_reported:
                 return None
@@ -271,7 +242,7 @@ class Disk:
         return os.path.join(self.directory, f"{key.hex()}.meta")
 
     def _usable(self, *, create: bool = True) -> bool:
-        """Whether nobody else can have put anything there: who writes entries decides what rows come out."""
+        """Return whether only this user can have written entries: a forged one could change the rows of a scan."""
         try:
             found = os.stat(self.directory)
         except FileNotFoundError:
@@ -304,7 +275,7 @@ class Disk:
             raise
 
     def _make_room(self, incoming: int) -> None:
-        """Evict the least recently used entries until there is room for so many bytes more."""
+        """Evict the least recently used entries until there is room for `incoming` more bytes."""
         with self._lock:
             self._since += incoming
             if self._total is not None and self._since <= self._limit // _LOOK_AGAIN:
@@ -324,7 +295,7 @@ class Disk:
             self._total, self._since = total, 0
 
     def _entries(self) -> Iterator[tuple[int, int, str]]:
-        """Yield when each entry was used last, its bytes and its path; files that are not ours are passed over."""
+        """Yield the time of last use, the bytes and the path of each entry; other files are passed over."""
         abandoned = time.time() - _ABANDONED_SECONDS
         with os.scandir(self.directory) as listing:
             for item in listing:

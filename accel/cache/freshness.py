@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from cachetools import LRUCache
 
-from accel.cache.cache import Cache, CacheKey, Entry, file_key
+from accel.cache.cache import Cache
+from accel.cache.cache_key import CacheKey, Entry, file_key
 from accel.errors import StoreError
 from accel.metrics import Metrics
 from accel.options import MIB
@@ -30,7 +31,7 @@ from accel.store.range_store import Writer
 from accel.store.threads import DISK
 
 if TYPE_CHECKING:
-    from accel.cache.disk import CacheHome, StoredMetadata
+    from accel.cache.disk import Disk, StoredMetadata
 
 __all__ = ["PART_BYTES", "MetadataFreshness", "put_object", "recorded", "written_since"]
 
@@ -232,7 +233,7 @@ class MetadataFreshness:
             await DISK.run(_confirm, disk, key, etag, _wall_time(handle.checked_at))
             self._warn_of(disk)
 
-    def _warn_of(self, disk: CacheHome) -> None:
+    def _warn_of(self, disk: Disk) -> None:
         problem = disk.problem()
         if problem is not None:
             self._metrics.warn(problem)
@@ -244,23 +245,23 @@ def _entry_key(client: Client, path: str) -> bytes:
     return entry_key(client.token, path)
 
 
-def _read(home: CacheHome, key: bytes) -> StoredMetadata | None:
+def _read(disk: Disk, key: bytes) -> StoredMetadata | None:
     from accel.cache.disk import StoredMetadata
 
-    entry = home.get(key)
+    entry = disk.get(key)
     if entry is None:
         return None
     stored = StoredMetadata.decode(entry, key)
     if stored is None:
-        home.note(f"an entry of the cache {home} is damaged, and not used")
+        disk.note(f"an entry of the cache {disk} is damaged, and not used")
     return stored
 
 
-def _confirm(home: CacheHome, key: bytes, etag: str, checked_at: float) -> None:
+def _confirm(disk: Disk, key: bytes, etag: str, checked_at: float) -> None:
     """Note that the store has said of this version, at that time, that it is the current one."""
-    stored = _read(home, key)
+    stored = _read(disk, key)
     if stored is not None and stored.etag == etag and stored.checked_at < checked_at:
-        home.put(key, replace(stored, checked_at=checked_at).encode(key))
+        disk.put(key, replace(stored, checked_at=checked_at).encode(key))
 
 
 def _wall_time(monotonic: float) -> float:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from accel.arrays import own_copy
-from accel.cache.cache import Cache, CacheKey, Entry
+from accel.cache.cache import Cache
+from accel.cache.cache_key import CacheKey, Entry
 from accel.coalesce import Merging
 from accel.errors import ObjectChangedError, StoreError
 from accel.metrics import Metrics

@@ -1,8 +1,8 @@
-"""What questions came to: the few rows of a task as they were decoded, and which rows of a row group matched.
+"""The result tier of the cache: the decoded rows of small results, and which rows matched a predicate.
 
-A lookup whose pages are in memory still decompresses one in every column, to give a row; a filter evaluates all rows to
-find a few. Asked again, both are answered from here. Everything holds for one version of a file, and large results are
-not stored: rows are stored the second time that a question is asked.
+A lookup whose pages are cached still decompresses a page of every column to return one row, and a filter evaluates all
+rows to find a few. This tier answers both when they are asked again. Every result is valid for one version of a file.
+Large results are not stored, and rows are stored only the second time that a question is asked.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from cachetools import FIFOCache, LRUCache
 
-from accel.cache.cache import CacheKey, Entry
+from accel.cache.cache_key import CacheKey, Entry
 from accel.memory import pool
 from accel.planning.remembered import Evaluation
 
 if TYPE_CHECKING:
-    from accel.cache.cache import Cache
     from accel.planning.handle import FileHandle
     from accel.planning.pages import Piece
     from accel.planning.selection import RowSelection
@@ -29,15 +28,15 @@ if TYPE_CHECKING:
 
 __all__ = ["MatchedRows", "ResultCacheEntry", "ResultTier"]
 
-# The rows of one row group are stored up to these.
+# Larger results of one row group are not stored.
 _MOST_ROWS = 1024
 _MOST_BYTES = 64 << 10
 _MOST_BATCHES = 8
-# What an entry costs beside its key and the buffers of its columns; each batch of it, and each of their columns.
+# Estimated bytes of an entry besides its key and its buffers, of each batch, and of each column of a batch.
 _OVERHEAD, _BATCH, _COLUMN = 600, 450, 300
-# A schema takes so many times its serialized form.
+# A schema takes about this many times the bytes of its serialized form.
 _SCHEMA = 4
-# Questions that are known to have been asked.
+# Hashes of questions that are remembered.
 _MOST_ASKED = 4096
 
 
@@ -48,12 +47,12 @@ class _Result:
 
 
 class ResultTier:
-    """Results bounded in bytes; the one that was asked for longest ago is evicted first. For use by several threads.
+    """Results, bounded in bytes; the least recently used is evicted first. Thread-safe.
 
     Parameters
     ----------
     limit : float
-        Bytes that all results may hold.
+        Bytes that all results may take.
     """
 
     def __init__(self, limit: float) -> None:
@@ -86,13 +85,13 @@ class ResultTier:
                 self._results[key] = _Result(value, nbytes)
 
     def put_rows(self, key: CacheKey, batches: Sequence[pa.RecordBatch]) -> None:
-        """Store what was decoded, if it is little; `key.place` is what `planning.question_keys.rows_key` says."""
+        """Store decoded rows if they are few; `key.place` is a key that `planning.question_keys.rows_key` returned."""
         if len(batches) > _MOST_BATCHES or sum(batch.num_rows for batch in batches) > _MOST_ROWS:
             return
         around = _OVERHEAD + sum(map(len, key.place)) + _SCHEMA * len(key.place[1])
         around += sum(_BATCH + _COLUMN * batch.num_columns for batch in batches)
         nbytes = sum(batch.nbytes for batch in batches)
-        # Before anything is copied.
+        # Checked before anything is copied.
         if nbytes > _MOST_BYTES or around + nbytes > self.limit:
             return
         own = [copied for batch in batches if (copied := _own(batch)) is not None]
@@ -101,7 +100,7 @@ class ResultTier:
             self.put(key, tuple(own), around + nbytes)
 
     def was_asked(self, question: int) -> bool:
-        """Return whether a question of that hash was asked lately, and note that it is. Another may have the same."""
+        """Return whether a question with this hash was asked recently, and remember it. Hashes may collide."""
         with self._lock:
             was_asked = question in self._asked
             if not was_asked:
@@ -109,32 +108,25 @@ class ResultTier:
         return was_asked
 
     def forget(self, store: str, file: ObjectId) -> None:
-        """Drop the results of one version of a file."""
+        """Remove the results of one version of a file."""
         with self._lock:
             for key in [key for key in self._results if key[:3] == (store, file.path, file)]:
                 del self._results[key]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all results."""
         with self._lock:
             self._results.clear()
             self._asked.clear()
 
-    def rows(self) -> tuple[int, int]:
-        """Return the number of results that are rows, and their bytes."""
-        with self._lock:
-            found = [result.nbytes for key, result in self._results.items() if key.kind is Entry.ROWS]
-        return len(found), sum(found)
-
 
 class MatchedRows:
-    """Which rows of one version of a file matched the predicates that were put to it: a predicate cache.
-
-    A view of the result tier, by predicate and row group.
+    """A predicate cache: which rows of one version of a file matched each predicate, by row group.
 
     Parameters
     ----------
     tier : ResultTier
+        Where the results are stored.
     store : str
         The token of the client that reads the file.
     file : ObjectId
@@ -148,19 +140,21 @@ class MatchedRows:
         self._file = file
 
     def under(self, predicate: bytes | None) -> Mapping[int, Evaluation]:
-        """Return what is known by row group under the predicate of that key."""
+        """Return the evaluations of a predicate by row group; `predicate` is its key."""
         return (None if predicate is None else self._tier.get(self._key(predicate))) or {}
 
     def learn(self, predicate: bytes, row_group: int, *, tested: RowSelection, matched: RowSelection) -> None:
-        """Take in what one evaluation has found: `matched` is a part of `tested`."""
+        """Add one evaluation; `matched` is a subset of `tested`."""
         groups = dict(self.under(predicate))
-        known = groups.get(row_group)
-        groups[row_group] = Evaluation(tested, matched) if known is None else known.with_more(tested, matched)
+        earlier = groups.get(row_group)
+        groups[row_group] = (
+            Evaluation(tested, matched) if earlier is None else earlier.with_more(tested, matched)
+        )
         nbytes = len(predicate) + _OVERHEAD + sum(evaluation.nbytes for evaluation in groups.values())
         self._tier.put(self._key(predicate), groups, nbytes)
 
     def forget(self) -> None:
-        """Drop all that is known of this version."""
+        """Remove all results of this version of the file."""
         self._tier.forget(self._store, self._file)
 
     def _key(self, predicate: bytes) -> CacheKey:
@@ -168,27 +162,27 @@ class MatchedRows:
 
 
 class ResultCacheEntry:
-    """The batches of one task, if they are cached: looked up once, when first asked for. Used on the I/O loop.
+    """The cached batches of one task. They are looked up once, at the first call. Used on the I/O loop.
 
     Parameters
     ----------
     task : ScanTask
-    cache : Cache
+    tier : ResultTier
     token : str
-        Of the client that reads the file.
+        The token of the client that reads the file.
     handle : FileHandle or None
-        None where nothing that was read before may stand for what is asked.
+        None where earlier results may not be used, or nothing is to be stored.
     batch_rows : int
-        The most rows of a batch.
+        Maximum rows of a batch.
     """
 
-    __slots__ = ("_batch_rows", "_batches", "_cache", "_handle", "_is_looked_up", "_key", "_task", "_token")
+    __slots__ = ("_batch_rows", "_batches", "_handle", "_is_looked_up", "_key", "_task", "_tier", "_token")
 
     def __init__(
-        self, task: ScanTask, cache: Cache, *, token: str, handle: FileHandle | None, batch_rows: int
+        self, task: ScanTask, tier: ResultTier, *, token: str, handle: FileHandle | None, batch_rows: int
     ) -> None:
         self._task = task
-        self._cache = cache
+        self._tier = tier
         self._token = token
         self._handle = handle
         self._batch_rows = batch_rows
@@ -197,34 +191,34 @@ class ResultCacheEntry:
         self._batches: Sequence[pa.RecordBatch] | None = None
 
     def get(self) -> Sequence[pa.RecordBatch] | None:
-        """Return the batches of the whole task, None where they are not cached."""
+        """Return the batches of the whole task, or None if they are not cached."""
         if not self._is_looked_up:
             self._is_looked_up = True
             self._key = self._find_key()
-            self._batches = None if self._key is None else self._cache.result_tier.get(self._key)
+            self._batches = None if self._key is None else self._tier.get(self._key)
         return self._batches
 
     def get_piece(self, piece: Piece) -> Sequence[pa.RecordBatch] | None:
-        """Return the batches of a piece that is all of the task."""
+        """Return the batches of a piece if it is the whole task and they are cached."""
         return self.get() if self._is_whole(piece) else None
 
     def put(self, piece: Piece, batches: Sequence[pa.RecordBatch]) -> None:
-        """Store what a piece, or its second phase, came to: if it is all of the task, little, and was asked for before."""
+        """Store the batches of a piece if it is the whole task, they are few, and the question was asked before."""
         if self._key is not None and self._is_whole(piece):
-            self._cache.result_tier.put_rows(self._key, batches)
+            self._tier.put_rows(self._key, batches)
 
     def _is_whole(self, piece: Piece) -> bool:
         return (piece.start, piece.stop) == (0, self._task.num_rows)
 
     def _find_key(self) -> CacheKey | None:
-        """Return None where nothing is stored: somebody else may get another answer, or nobody has asked before."""
+        """Return the key of the result, or None where it must not be used, or the question was not asked before."""
         task, handle, file = self._task, self._handle, self._task.file
-        if handle is None or handle.distrusted or not self._cache.data:
+        if handle is None or handle.distrusted:
             return None
         mark = file.question.compiled.mark(file.question.where)
         question: Hashable = (file.id, task.row_group, mark)
-        was_asked = mark is not None and self._cache.result_tier.was_asked(hash(question))
-        # Where it is known which rows match, somebody has asked.
+        was_asked = mark is not None and self._tier.was_asked(hash(question))
+        # If the matching rows are known, the question was asked before.
         if not was_asked and (handle.remembered is None or task.rows.count != task.sure.count):
             return None
         from accel.planning.question_keys import rows_key
@@ -234,9 +228,9 @@ class ResultCacheEntry:
 
 
 def _own(batch: pa.RecordBatch) -> pa.RecordBatch | None:
-    """Return the same rows in memory of their own: few of them may lie in all that was read.
+    """Return a copy of the rows, so that a few of them do not keep all pages that were read in memory.
 
-    None for views, which cannot be copied out.
+    Return None for view types, which cannot be copied out.
     """
     if not batch.num_columns:
         return batch

@@ -1,12 +1,10 @@
-"""What a run may hold and decode at a time: admission of pieces under a memory limit, permits to decode, rows left by a limit."""
+"""What a run may hold and decode at a time: admission of pieces under a memory limit, rows left by a limit."""
 
 from __future__ import annotations
 
 import asyncio
 import heapq
-import itertools
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TypeAlias
 
 from accel.errors import MemoryLimitError
@@ -15,10 +13,8 @@ from accel.planning.task import ScanTask, truncate_task
 __all__ = [
     "Admission",
     "Budget",
-    "Permit",
     "Place",
     "Priority",
-    "PrioritySemaphore",
     "part_of",
 ]
 
@@ -136,68 +132,5 @@ class Budget:
 
 
 Place: TypeAlias = tuple[int, Priority]
-"""Lower goes first: filters before the columns that wait for their result, then pieces in order."""
-
-
-class PrioritySemaphore:
-    """A number of permits; of those who wait, the lowest place gets one first. Used on one event loop.
-
-    The answers of many requests come in any order, about together. Decoded in that order, the first piece of a file could
-    be the last to be ready, and hold back all that waits for it: the consumer, and the requests of later pieces.
-    """
-
-    __slots__ = ("_arrivals", "_free", "_waiting")
-
-    def __init__(self, at_once: int) -> None:
-        self._free = at_once
-        # Two of one place go in the order of their arrival: futures cannot be compared.
-        self._arrivals = itertools.count()
-        self._waiting: list[tuple[Place, int, asyncio.Future[None]]] = []
-
-    def at(self, place: Place) -> Permit:
-        """A context that waits for a permit when it is entered, and releases it when it is left."""
-        return Permit(self, place)
-
-    async def acquire(self, place: Place) -> None:
-        """Wait for a permit: see `at`."""
-        if self._free:
-            self._free -= 1
-            return
-        permit = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (place, next(self._arrivals), permit))
-        try:
-            await permit
-        except asyncio.CancelledError:
-            if permit.done() and not permit.cancelled():
-                self.release()
-            raise
-
-    def release(self) -> None:
-        """Release a permit: the lowest place that waits gets it."""
-        while self._waiting:
-            _, _, permit = heapq.heappop(self._waiting)
-            if not permit.done():
-                permit.set_result(None)
-                return
-        self._free += 1
-
-
-class Permit:
-    """One stay: see `PrioritySemaphore.at`."""
-
-    __slots__ = ("_place", "_semaphore")
-
-    def __init__(self, semaphore: PrioritySemaphore, place: Place) -> None:
-        self._semaphore = semaphore
-        self._place = place
-
-    async def __aenter__(self) -> None:
-        await self._semaphore.acquire(self._place)
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._semaphore.release()
+"""The priority of decoding a piece, lower first: filters go before the columns that wait for their result, then pieces go
+in order."""

@@ -13,7 +13,8 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 
-from accel.cache.cache import Cache, CacheKey, Entry, file_key
+from accel.cache.cache import Cache
+from accel.cache.cache_key import CacheKey, Entry, file_key
 from accel.cache.freshness import MetadataFreshness, recorded
 from accel.decode.arrow import arrow_schema, holds_instants, shared_schema
 from accel.errors import AccelError, ObjectChangedError

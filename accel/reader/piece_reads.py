@@ -16,9 +16,9 @@ from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask, adjacent_tasks
 from accel.planning.two_phase import at_once, cut_output, cut_task, filter_phase, output_phase
 from accel.ranges import ReadKey, Want
-from accel.reader.admission import Permit
 from accel.reader.reader import Reader
 from accel.reader.task_reads import PieceRead, TaskReads
+from accel.store.gate import Slot
 from accel.store.tasks import breathe
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ async def read_piece(
     reads: TaskReads,
     piece: Piece,
     *,
-    permit: Permit | None = None,
+    permit: Slot | None = None,
 ) -> tuple[list[pa.RecordBatch], int]:
     """Fetch and decode one piece; returns its batches, and the round trips that it took."""
     kept = recall_piece(reader, reads, piece)
@@ -73,7 +73,7 @@ def recall_piece(reader: Reader, reads: TaskReads, piece: Piece) -> list[pa.Reco
 
 
 async def decode_read(
-    reader: Reader, task: ScanTask, reads: TaskReads, read: PieceRead, *, permit: Permit | None = None
+    reader: Reader, task: ScanTask, reads: TaskReads, read: PieceRead, *, permit: Slot | None = None
 ) -> tuple[list[pa.RecordBatch], int]:
     """Decode what was fetched of a piece: the second half of `read_piece`."""
     piece = read.piece
@@ -93,7 +93,7 @@ async def filter_piece(
     reads: TaskReads,
     piece: Piece,
     size: PieceSize,
-    permit: Permit | None = None,
+    permit: Slot | None = None,
 ) -> tuple[PieceRead, list[Piece]]:
     """Read the first phase of a piece; returns the pages of it that the result needs too, and the pieces left to read."""
     first = await reads.fetch(filter_phase(piece))
@@ -124,7 +124,7 @@ async def finish_piece(
     reads: TaskReads,
     first: PieceRead,
     part: Piece,
-    permit: Permit | None = None,
+    permit: Slot | None = None,
 ) -> tuple[list[pa.RecordBatch], int]:
     """Read the second phase of a piece, or a part of it; returns its batches, and the round trips of both phases."""
     rest = await reads.fetch(part)
@@ -166,7 +166,7 @@ async def _decoded(
     reads: TaskReads,
     read: PieceRead,
     decode: Callable[[PieceRead], Awaitable[T]],
-    permit: Permit | None = None,
+    permit: Slot | None = None,
 ) -> tuple[T, PieceRead]:
     """Decode what was fetched; once more where that shows that a dictionary page is needed after all."""
     try:
@@ -261,7 +261,7 @@ def _joined(reader: Reader, tasks: Sequence[ScanTask], *, abreast: int, size: Pi
 
 
 async def read_neighbours(
-    reader: Reader, joined: Neighbours, *, permit: Callable[[], Permit]
+    reader: Reader, joined: Neighbours, *, permit: Callable[[], Slot]
 ) -> tuple[list[pa.RecordBatch], int]:
     """Read all of them; returns their batches in order, and the round trips that they took."""
     stacks = [(stack, _kept(reader, stack)) for stack in _stacks(joined.each)]
@@ -318,7 +318,7 @@ def _stacks(joined: Sequence[Neighbour]) -> Iterator[list[Neighbour]]:
 
 
 async def _read_stack(
-    reader: Reader, stack: Sequence[Neighbour], *, permit: Permit
+    reader: Reader, stack: Sequence[Neighbour], *, permit: Slot
 ) -> tuple[list[pa.RecordBatch], int]:
     from accel.decode.stack import Layer
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from accel.cache.cache import Cache, file_key
+from accel.cache.cache import Cache
+from accel.cache.cache_key import file_key
 from accel.coalesce import Merging, RequestShape
 from accel.decode.codecs import is_uncompressed
 from accel.decode.pool import DecodePiece, DecodePool, DecodeStack, MatchPiece

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from accel.arrays import own_copy
-from accel.cache.cache import Cache, CacheKey, Entry
+from accel.cache.cache import Cache
+from accel.cache.cache_key import CacheKey, Entry
 from accel.decode.codecs import StoredPage, UncompressedPage, store_page
 from accel.metrics import Metrics
 from accel.options import MIB

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from accel.cache.cache import Cache, file_key
+from accel.cache.cache import Cache
+from accel.cache.cache_key import file_key
 from accel.cache.pinned_reads import PinnedReads
 from accel.cache.result_tier import ResultCacheEntry
 from accel.coalesce import Merging
@@ -90,9 +91,9 @@ class TaskReads:
         )
         self.result = ResultCacheEntry(
             self.task,
-            self.cache,
+            self.cache.result_tier,
             token=self.client.token,
-            handle=self.handle if self.learns and self._source.shares else None,
+            handle=self.handle if self.learns and self._source.shares and self.cache.data else None,
             batch_rows=self.batch_rows,
         )
 

@@ -321,14 +321,14 @@ class FileRun:
     ) -> None:
         """Read the filter's columns of a piece, then start reading the other columns where rows match."""
         limits, reader, admission = self._limits, self._limits.reader, self._limits.admission
-        permit = limits.decode_permits.at((0, order))
+        permit = limits.decode_permits.slot(priority=(0, order))
         first, parts = await filter_piece(
             reader, task, reads=reads, piece=piece, size=limits.size, permit=permit
         )
         limits.has_read(depth + first.round_trips)
 
         async def finish(part: Piece, own: Priority) -> list[pa.RecordBatch]:
-            permit = limits.decode_permits.at((1, own))
+            permit = limits.decode_permits.slot(priority=(1, own))
             batches, trips = await finish_piece(
                 reader, task, reads=reads, first=first, part=part, permit=permit
             )

@@ -13,10 +13,11 @@ import pyarrow as pa
 from accel.decode.pool import DecodePool
 from accel.planning.pages import Piece, PieceSize
 from accel.planning.task import ScanTask
-from accel.reader.admission import Admission, Priority, PrioritySemaphore, part_of
+from accel.reader.admission import Admission, Priority, part_of
 from accel.reader.piece_reads import Neighbours, read_neighbours, read_piece
 from accel.reader.reader import Reader
 from accel.reader.task_reads import TaskReads
+from accel.store.gate import Gate
 
 __all__ = ["RunLimits"]
 
@@ -44,10 +45,9 @@ class RunLimits:
         """The size of the pieces that tasks are cut into."""
         pieces = 1 if limit is not None else options.max_tasks_in_flight
         self.admission = Admission(options.memory_limit, pieces)
-        self.decode_permits = PrioritySemaphore(
-            _DECODED_EACH * DecodePool.shared(options.decode_threads).threads
-        )
-        """Permits to decode, given in the order of the pieces."""
+        self.decode_permits = Gate(_DECODED_EACH * DecodePool.shared(options.decode_threads).threads)
+        """Permits to decode, given in the order of the pieces. Given in the order of their answers, the first piece of a file
+        could be decoded last, and delay its consumer and the requests of later pieces."""
         self.rows_passed = 0
         """Rows that files have handed out."""
         self.failing = False
@@ -83,7 +83,7 @@ class RunLimits:
         order: Priority,
     ) -> list[pa.RecordBatch]:
         """Fetch and decode one piece, after `depth` round trips."""
-        permit = self.decode_permits.at((1, order))
+        permit = self.decode_permits.slot(priority=(1, order))
         batches, trips = await read_piece(self.reader, task, reads, piece, permit=permit)
         self.has_read(depth + trips)
         return batches
@@ -93,7 +93,7 @@ class RunLimits:
     ) -> list[pa.RecordBatch]:
         """Fetch and decode small row groups that lie side by side as one piece."""
         batches, trips = await read_neighbours(
-            self.reader, joined, permit=lambda: self.decode_permits.at((1, order))
+            self.reader, joined, permit=lambda: self.decode_permits.slot(priority=(1, order))
         )
         self.has_read(depth + trips)
         return batches

@@ -1,4 +1,4 @@
-"""All reads of one store, merged, gated, retried, pinned and counted; and the process's registry of clients."""
+"""The client of one store, whose reads are coalesced, gated, retried, pinned and counted; and the registry of clients."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import os
 import threading
 import weakref
 from collections.abc import Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from cachetools import LRUCache
 
@@ -25,8 +24,10 @@ from accel.metrics import Metrics
 from accel.options import MIB, Options
 from accel.ranges import ByteRange, Kind, ObjectId, Stash, Suffix, Want
 from accel.store import io_loop
-from accel.store.fetch import Fetcher, Gate, Pin, Retry, open_file_limit, same_etag
+from accel.store.fetch import Fetcher, Pin, Retry, same_etag
+from accel.store.gate import Gate, open_file_limit
 from accel.store.identity import ByIdentity, StorageOptions, credentials_token
+from accel.store.listing import Cuts, Listings
 from accel.store.location import Location, parse_url
 from accel.store.network import Network, network_to
 from accel.store.range_store import Header, ObjectEntry, PageSeen, Payload, RangeStore
@@ -35,27 +36,24 @@ from accel.store.storage_options import build_store
 from accel.store.tasks import Group
 from accel.store.threads import WORK
 
-if TYPE_CHECKING:
-    from accel.store.listing import Cuts, Listings
-
 __all__ = ["Client", "Connector", "client_for"]
 
 
 class Client:
-    """All reads of one store: merged, gated, retried, pinned and counted. Used on the I/O loop.
+    """Reads one store: coalesces ranges, bounds what is under way, retries, checks versions, counts. Used on the I/O loop.
 
     Parameters
     ----------
     store : RangeStore
     root : str
-        The store's root, as `store.location` names it.
+        The root of the store, as in `Location.root`.
     token : str
-        Stands for the store and its credentials in cache keys; holds none in clear.
+        Identifies the store and its credentials in cache keys, and reveals none of them.
     options : Options
     retry : Retry, optional
-        In place of the one that `options` describe; tests bring a clock of their own.
+        Replaces the one that `options` describe, for tests with a clock of their own.
     network, cuts : Network, Cuts, optional
-        What another client has learned of the store, and of its listings.
+        What earlier clients have measured of the store, and remembered of its listings.
     """
 
     def __init__(
@@ -78,7 +76,7 @@ class Client:
         most = min(options.max_requests_in_flight, max(1, open_file_limit() // 2))
         self.gate = Gate(most, max_bytes=options.memory_limit)
         self.network = network_to(root, options) if network is None else network
-        """Latency and bandwidth, as measured."""
+        """The measured latency and bandwidth."""
         self._fetcher = Fetcher(
             store,
             gate=self.gate,
@@ -86,24 +84,18 @@ class Client:
             network=self.network,
             allow_unpinned=options.allow_unpinned,
         )
-        self._cuts = cuts
-        # A store that is known to lack them is not asked first.
+        self._listings = Listings(store, gate=self.gate, retry=self._retry, cuts=cuts)
+        # Without them, the size is asked for first.
         self.suffixes = bool(getattr(store, "suffixes", True))
         warning = getattr(store, "warning", None)
         self.warning = warning if isinstance(warning, str) else None
-        """What the maker of the store should know."""
+        """A text for the metrics about how the store was made; None if there is none."""
 
     def __repr__(self) -> str:
         return f"Client({self.root!r})"
 
-    @cached_property
-    def _listings(self) -> Listings:
-        from accel.store.listing import Listings
-
-        return Listings(self.store, gate=self.gate, retry=self._retry, cuts=self._cuts)
-
     def shape(self) -> RequestShape:
-        """Return what requests should look like: as the options say, else by what was measured of the network."""
+        """Return the shape of requests, by the options, or else by the measured network."""
         gap, network = self.options.max_gap_bytes, self.network
         return RequestShape(
             gap_bytes=network.gap_bytes if gap is None else gap,
@@ -122,53 +114,53 @@ class Client:
         metrics: Metrics,
         merging: Merging | None = None,
     ) -> Stash:
-        """Return all wanted ranges of one object, fetched at once, each exactly.
+        """Return exactly the wanted ranges of one object, fetched concurrently.
 
         Parameters
         ----------
         path : str
         wants : sequence of Want
         pin : ObjectId or None
-            The version that they must be of. None: they only have to be of one version.
+            The version to read. None: any, but the same for all ranges.
         metrics : Metrics
-            A request counts for its `Fetch.kind`.
+            Counts each request by its `Fetch.kind`.
         merging : Merging, optional
-            How ranges are merged and split; by default as `shape` has it.
+            How ranges are merged and split, by default by `shape`.
 
         Raises
         ------
         ObjectChangedError
-            The store says by status, etag or size that this is another version, or the object is gone.
+            The status, etag or size shows another version, or the object is gone.
         StoreError
-            The first failure of any request; the others are cancelled. Also where the store gives no etag
-            and `options.allow_unpinned` does not let that pass.
+            A request failed; the others are cancelled then. Or the store gives no etag, and `options.allow_unpinned`
+            is not set.
         """
         if not wants:
             return {}
         merging = merging or self.shape().merging(sum(want.range.length for want in wants))
         fetches = merging.requests(wants)
-        known = Pin() if pin is None else Pin(pin.size, pin.etag)
+        version = Pin() if pin is None else Pin(pin.size, pin.etag)
         payloads: Sequence[Payload]
         with self._naming(path):
             self._check_pin(path, wants, pin)
             if len(fetches) == 1:
-                payloads = [await self._fetch(path, fetches[0], known, metrics)]
+                payloads = [await self._fetch(path, fetches[0], version, metrics)]
             else:
-                payloads = await self._fetch_all(path, fetches, known, metrics)
+                payloads = await self._fetch_all(path, fetches, version, metrics)
             if pin is None:
                 self._check_agreement(path, payloads)
         parts = [(payload.range, payload.data) for payload in payloads]
-        if joined_bytes(fetches) > MIB:  # it would hold up the loop
+        if joined_bytes(fetches) > MIB:  # to copy so much would block the loop
             return await WORK.run(assemble, wants, parts)
         return assemble(wants, parts)
 
     async def read_tail(
         self, path: str, length: int, *, metrics: Metrics, pin: ObjectId | None = None
     ) -> Payload:
-        """Return the last `length` bytes of an object, or all of it where it is shorter.
+        """Return the last `length` bytes of an object, or all of it if it is shorter.
 
-        One request, whose answer has the size of the object. With a pin (of a listing) the range is exact and
-        of that version; without, it is a suffix range. A store that has none costs one HEAD before.
+        Without a pin the request is a suffix range, whose answer tells the size of the object; a store without suffix
+        ranges costs a HEAD request before. With the pin of a listing the range is exact, and of that version.
 
         Raises
         ------
@@ -179,9 +171,9 @@ class Client:
             return await self._read_tail(path, length, metrics, pin)
 
     async def revalidate(self, pin: ObjectId, *, metrics: Metrics) -> bool:
-        """Return whether the pinned version is still the current one, by one conditional request of a few bytes.
+        """Return whether the pinned version is still current, by one conditional request of a few bytes.
 
-        False without an etag to compare, and where the object is gone.
+        Return False if there is no etag to compare, and if the object is gone.
         """
         if pin.etag is None or pin.size < 1:
             return False
@@ -209,7 +201,7 @@ class Client:
             )
 
     async def head(self, path: str, *, metrics: Metrics | None = None) -> ObjectEntry:
-        """Return size and etag of one object, without its bytes."""
+        """Return the size and etag of one object."""
         with self._naming(path):
             return await self._head(path, Metrics() if metrics is None else metrics)
 
@@ -224,7 +216,7 @@ class Client:
                 )
             except SuffixUnsupportedError as error:
                 entry = await self._head(path, metrics, after=error)
-                # A server that refuses the end of an object that has one knows no suffix ranges.
+                # A server that refuses the end of an object that is not empty has no suffix ranges.
                 self.suffixes = not error.certain and entry.size <= 0
             except StoreError as error:
                 if error.status != 416:
@@ -256,14 +248,14 @@ class Client:
                 status=None if after is None else after.status,
             )
 
-        async def ask() -> ObjectEntry:
+        async def attempt() -> ObjectEntry:
             try:
-                async with self.gate.slot(0):
+                async with self.gate.slot():
                     return await store.head(path)
             finally:
                 metrics.count_request(Kind.HEAD, 0)
 
-        return await self._retry.run(ask, on_retry=lambda: metrics.add("retries"))
+        return await self._retry.run(attempt, on_retry=lambda: metrics.add("retries"))
 
     async def _fetch(self, path: str, fetch: Fetch, pin: Pin, metrics: Metrics) -> Payload:
         return await self._fetcher.fetch(path, fetch.range, pin=pin, kind=fetch.kind, metrics=metrics)
@@ -318,9 +310,6 @@ def _unpinnable(path: str) -> StoreError:
     )
 
 
-K = TypeVar("K")
-V = TypeVar("V")
-
 # The options that a client depends on; scans that differ in others share it.
 _OF_CLIENT = operator.attrgetter(
     "max_gap_bytes",
@@ -338,31 +327,29 @@ _OF_CLIENT = operator.attrgetter(
     "max_unranged_bytes",
     "allow_unpinned",
 )
-_MOST = 128
-# A store of the caller has clients for so many different options: a timeout may be another one each time.
+_MOST_CLIENTS = 128
+# Different options for which the state of one of the caller's stores is remembered: a timeout may differ in every call.
 _MOST_OF_ONE = 16
+
+
+class _CallersStore:
+    """What is remembered of a store that the caller made. It outlives the clients, which last no longer than a scan, and
+    refers to nothing of the caller's."""
+
+    def __init__(self, _: object) -> None:
+        self.token = f"store-{os.urandom(8).hex()}"
+        self.cuts = Cuts()
+        self.networks: LRUCache[tuple[float, float], Network] = LRUCache(_MOST_OF_ONE)
+        # By options. obstore takes 6 ms to make a store.
+        self.transports: LRUCache[tuple[object, ...], RangeStore] = LRUCache(_MOST_OF_ONE)
+        self.clients: weakref.WeakValueDictionary[tuple[object, ...], Client] = weakref.WeakValueDictionary()
 
 
 class _Registry:
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.clients: LRUCache[tuple[object, ...], Client] = LRUCache(_MOST)
-        # Tokens of the callers' own stores. Nothing here keeps such a store alive.
-        self.tokens = ByIdentity(_new_token, forget=self._forget)
-        # What was learned of these stores outlives their clients, which last no longer than a scan.
-        self.networks: dict[str, dict[tuple[float, float], Network]] = {}
-        self.cuts: dict[str, Cuts] = {}
-        # Their transports, where these refer to nothing of the caller: obstore takes 6 ms to make a store.
-        self.transports: dict[str, dict[tuple[object, ...], RangeStore]] = {}
-        self.given: weakref.WeakValueDictionary[tuple[object, ...], Client] = weakref.WeakValueDictionary()
-
-    def _forget(self, token: str) -> None:
-        for known in (self.cuts, self.networks, self.transports):
-            known.pop(token, None)
-
-
-def _new_token(_: object) -> str:
-    return f"store-{os.urandom(8).hex()}"
+        self.clients: LRUCache[tuple[object, ...], Client] = LRUCache(_MOST_CLIENTS)
+        self.callers_stores = ByIdentity(_CallersStore)
 
 
 _registry = _Registry()
@@ -377,16 +364,16 @@ def client_for(
     store: object | None = None,
     options: Options | None = None,
 ) -> Client:
-    """Return the client of a store; the same one for equal root, options and credentials.
+    """Return the client of a store, which is shared by all calls with equal root, options and credentials.
 
     Parameters
     ----------
     where : Location or str
-        A location, or a root as `Location.root` has it.
+        A location, or a root as in `Location.root`.
     storage_options : mapping, optional
-        obstore's keys, or Hadoop's `fs.s3a.*`; over HTTP, `headers`.
+        obstore's keys, or Hadoop's `fs.s3a.*`; `headers` for a plain HTTP server.
     store : obstore store or RangeStore, optional
-        Takes the place of the one that `where` names.
+        Replaces the store that `where` names.
     options : Options, optional
 
     Raises
@@ -425,7 +412,7 @@ def client_for(
 
 
 class Connector:
-    """`client_for` with the options of one call. Neither its repr nor the frames of a failure show them."""
+    """Finds clients with the arguments of one call, which neither its repr nor the frames of an error show."""
 
     def __init__(
         self, *, storage_options: StorageOptions | None, store: object | None, options: Options
@@ -433,7 +420,7 @@ class Connector:
         self._given: dict[str, Any] = {"storage_options": storage_options, "store": store, "options": options}
 
     def client(self, where: Location | str) -> Client:
-        """Raises StoreError."""
+        """Return the client of a store; see `client_for`."""
         try:
             return client_for(where, **self._given)
         except AccelError as error:
@@ -443,67 +430,49 @@ class Connector:
 
 def _client_of(store: Any, options: Options, share: tuple[object, ...]) -> Client:
     with _registry.lock:
-        token = _token_of(store)
-        client = _registry.given.get((token, share))
+        try:
+            remembered = _registry.callers_stores.of(store)
+        except TypeError:  # it takes no weak reference
+            raise _no_store(store) from None
+        client = remembered.clients.get(share)
         if client is None or _is_broken(client.store):
-            known, assumed = _registry.networks, (options.assumed_latency, options.assumed_bandwidth)
-            network = known.get(token, {}).get(assumed) or network_to("store:", options)
-            _remember(known, token, under=assumed, value=network)
-            cuts = _registry.cuts.get(token)
-            if cuts is None:
-                from accel.store.listing import Cuts
-
-                cuts = _registry.cuts[token] = Cuts()
-            client = Client(
-                _transport_of(store, token, options, share),
+            assumed = (options.assumed_latency, options.assumed_bandwidth)
+            network = remembered.networks.get(assumed)
+            if network is None:
+                network = remembered.networks[assumed] = network_to("store:", options)
+            client = remembered.clients[share] = Client(
+                _transport_of(store, remembered, options, share),
                 root="store:",
-                token=token,
+                token=remembered.token,
                 options=options,
                 network=network,
-                cuts=cuts,
+                cuts=remembered.cuts,
             )
-            _registry.given[token, share] = client
         return client
 
 
-def _token_of(store: Any) -> str:
-    """Return the token of an object, which no other object ever gets."""
-    try:
-        return _registry.tokens.of(store)
-    except TypeError:
-        raise _no_store(store) from None
-
-
-def _transport_of(store: Any, token: str, options: Options, share: tuple[object, ...]) -> RangeStore:
-    kept = _registry.transports.get(token, {}).get(share)
-    if kept is not None and not _is_broken(kept):
-        _remember(_registry.transports, token, under=share, value=kept)
-        return kept
+def _transport_of(
+    store: Any, remembered: _CallersStore, options: Options, share: tuple[object, ...]
+) -> RangeStore:
+    transport = remembered.transports.get(share)
+    if transport is not None and not _is_broken(transport):
+        return transport
     if type(store).__module__.partition(".")[0] == "obstore":
         from accel.store.s3_store import adapt
 
         adapted = adapt(store, options)
         if not adapted.wraps(store):
-            _remember(_registry.transports, token, under=share, value=adapted)
+            remembered.transports[share] = adapted
         return adapted
-    # The class first, as that check is cached.
+    # The class is checked first, as that check is cached.
     if issubclass(type(store), RangeStore) or isinstance(store, RangeStore):
         serving: RangeStore = store
         return serving
     raise _no_store(store)
 
 
-def _remember(known: dict[str, dict[K, V]], token: str, *, under: K, value: V) -> None:
-    """Store a value of one store by options; the least recently used is dropped."""
-    kept = known.setdefault(token, {})
-    kept.pop(under, None)
-    while len(kept) >= _MOST_OF_ONE:
-        del kept[next(iter(kept))]
-    kept[under] = value
-
-
 def _is_broken(transport: RangeStore) -> bool:
-    """Whether it will always fail, see `ObstoreStore.broken`, so that another has to be made."""
+    """Return whether a transport will always fail (see `ObstoreStore.broken`), so that another has to be made."""
     return getattr(transport, "broken", None) is True
 
 

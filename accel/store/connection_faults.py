@@ -1,4 +1,4 @@
-"""What it means that a connection to a server failed, whichever client made it: one text and one advice for each cause."""
+"""The causes of failed connections, by whichever client, with one text and one hint for each."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ConnectionFault:
-    """One cause."""
+    """The cause of a failed connection."""
 
     message: str
     transient: bool
     """Whether the same request may succeed later."""
     hint: str | None = None
     by_address: bool = False
-    """Whether a wrong address, as a URL or an endpoint gives it, may be the cause."""
+    """Whether a wrong address in the URL or the endpoint may be the cause."""
 
     def error(
         self,
@@ -54,11 +54,11 @@ class ConnectionFault:
         path, place : str
             See `AccelError`.
         server : str, optional
-            The server's name and port, where the path does not tell them.
+            The name and port of the server, if the path does not name it.
         address : str
-            What to do about a wrong address.
+            The hint for a wrong address.
         cause : exception or None
-            It is chained without the frames that it went through, whose variables may hold a presigned URL.
+            It is chained without its frames, whose variables may hold a presigned URL.
         """
         message = f"{self.message} ({server})" if server else self.message
         hint = self.hint or (address if self.by_address else None)
@@ -95,7 +95,7 @@ _BY_ERRNO: Final = {
     errno.ETIMEDOUT: SLOW,
 }
 
-# OpenSSL's X509_V_ERR_*, as far as they have a text of their own; and rustls' words for the same.
+# Codes of OpenSSL (X509_V_ERR_*) with a text of their own, and the names that rustls has for them.
 _EXPIRED, _NOT_YET, _OTHER_NAME, _OTHER_ADDRESS = 10, 9, 62, 64
 _NO_AUTHORITY = frozenset((18, 19, 20, 21))
 _RUSTLS = {
@@ -121,9 +121,9 @@ def names_authorities() -> bool:
 
 
 def tls_context() -> ssl.SSLContext:
-    """How servers are verified: by the system's authorities, or those that SSL_CERT_FILE and SSL_CERT_DIR name now.
+    """Return the context that verifies servers by the authorities of the system, or of SSL_CERT_FILE and SSL_CERT_DIR.
 
-    One for all that ask while these stay the same: to load the system's takes 10 to 50 ms.
+    It is cached while these variables stay the same, as loading the authorities of the system takes 10 to 50 ms.
     """
     return _context_of(*map(os.environ.get, _AUTHORITIES))
 
@@ -138,7 +138,7 @@ def _context_of(file: str | None, folder: str | None) -> ssl.SSLContext:
 
 
 def connection_fault(error: OSError) -> ConnectionFault:
-    """Tell the cause of what Python's own sockets raised."""
+    """Return the cause of an error that Python's sockets raised."""
     import ssl
 
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -158,7 +158,7 @@ def connection_fault(error: OSError) -> ConnectionFault:
 
 
 def obstore_fault(debug: str) -> ConnectionFault | None:
-    """Tell the cause by the debug part of an obstore error; None where it says nothing of a connection."""
+    """Return the cause by the debug part of an obstore error; None if that is not about a connection."""
     refused = _REFUSED_CERTIFICATE.search(debug)
     if refused is not None:
         return _certificate(_RUSTLS.get(refused[1], 1), refused[1])
@@ -194,12 +194,12 @@ def _by_errno(number: int | None) -> ConnectionFault:
 
 
 def _handshake(reason: str) -> ConnectionFault:
-    told = re.sub(r"[^A-Za-z0-9 ]", " ", reason).lower()
-    return ConnectionFault(f"the TLS handshake failed: {told}", transient=False, by_address=True)
+    text = re.sub(r"[^A-Za-z0-9 ]", " ", reason).lower()
+    return ConnectionFault(f"the TLS handshake failed: {text}", transient=False, by_address=True)
 
 
 def _certificate(code: int, detail: str) -> ConnectionFault:
-    """Tell why a certificate was refused, by OpenSSL's number for it."""
+    """Return the cause for which a certificate was refused, by OpenSSL's code."""
     if code == _EXPIRED:
         hint = "its owner has to renew it; or this machine's clock is wrong"
         return ConnectionFault("the server's certificate has expired", transient=False, hint=hint)
@@ -224,7 +224,7 @@ def _certificate(code: int, detail: str) -> ConnectionFault:
 
 
 def _unusable_authorities() -> str | None:
-    """Say what is wrong with where the environment has the authorities' certificates; TLS ignores it silently."""
+    """Return what is wrong with the files that the environment names for authorities, which TLS ignores silently."""
     path = os.environ.get("SSL_CERT_FILE")
     if path:
         try:

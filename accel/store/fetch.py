@@ -1,20 +1,18 @@
-"""One byte range of one object: admitted, sent, counted, retried, resumed, and held against its pin."""
+"""Fetching one byte range of one object: admission, retries, resumption of cut bodies, and the check of the version."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TypeVar, cast
 
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError, redact
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.ranges import Buffer, ByteRange, Kind, Suffix
+from accel.store.gate import Gate
 from accel.store.network import Network
 from accel.store.range_store import Gatherer, Payload, RangeStore, can_be_sent, is_weak
 from accel.store.request_errors import (
@@ -26,118 +24,14 @@ from accel.store.request_errors import (
 )
 from accel.store.tasks import cancel_requests, foreign_cancellation
 
-__all__ = ["Fetcher", "Gate", "Pin", "Retry", "Slot", "open_file_limit", "same_etag"]
-
-
-def open_file_limit() -> int:
-    """Return how many files the process may have open; many where the system sets no limit."""
-    try:
-        import resource
-    except ImportError:
-        return 1 << 16
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return soft if 0 <= soft < 1 << 16 else 1 << 16
-
-
-class Gate:
-    """How many requests, and how many bytes, may be under way at once: first come, first served. Used on one event loop.
-
-    Parameters
-    ----------
-    max_requests : int
-        Requests under way at once.
-    max_bytes : int
-        Sum of the bytes that they have requested. One request alone may request more.
-    """
-
-    def __init__(self, max_requests: int, *, max_bytes: int) -> None:
-        self.max_requests = max_requests
-        self._max_bytes = max_bytes
-        self.requests = 0
-        self.bytes = 0
-        self._queue: deque[tuple[asyncio.Future[None], int]] = deque()
-
-    def slot(self, length: int) -> Slot:
-        """Return a context that waits for room for a request of `length` bytes, and holds it."""
-        return Slot(self, length)
-
-    def take_at_once(self, length: int) -> bool:
-        """Take room for a request if nobody waits and there is enough; return whether it was taken."""
-        if self._queue or not self._fits(length):
-            return False
-        self._take(length)
-        return True
-
-    async def take(self, length: int) -> None:
-        """Wait for room, and take it: see `slot`."""
-        if not self.take_at_once(length):
-            await self._wait(length)
-
-    async def _wait(self, length: int) -> None:
-        ready = asyncio.get_running_loop().create_future()
-        ticket = (ready, length)
-        self._queue.append(ticket)
-        try:
-            await ready  # the waker has taken the room on its behalf
-        except asyncio.CancelledError:
-            if ready.done() and not ready.cancelled():
-                self.release(length)
-            else:
-                with suppress(ValueError):  # a waker may have dropped it already
-                    self._queue.remove(ticket)
-                self._wake()
-            raise
-
-    def _fits(self, length: int) -> bool:
-        if self.requests == 0:
-            return True
-        return self.requests < self.max_requests and self.bytes + length <= self._max_bytes
-
-    def _take(self, length: int) -> None:
-        self.requests += 1
-        self.bytes += length
-
-    def release(self, length: int) -> None:
-        """Give back what was taken."""
-        self.requests -= 1
-        self.bytes -= length
-        if self._queue:
-            self._wake()
-
-    def _wake(self) -> None:
-        while self._queue and self._fits(self._queue[0][1]):
-            ready, length = self._queue.popleft()
-            if not ready.done():
-                self._take(length)
-                ready.set_result(None)
-
-
-class Slot:
-    """Room for one request. A class, as a generator would take twice as long, and each request enters one."""
-
-    __slots__ = ("_gate", "_length")
-
-    def __init__(self, gate: Gate, length: int) -> None:
-        self._gate = gate
-        self._length = length
-
-    async def __aenter__(self) -> None:
-        await self._gate.take(self._length)
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._gate.release(self._length)
+__all__ = ["Fetcher", "Pin", "Retry", "same_etag"]
 
 
 T = TypeVar("T")
 
 
 def _uniform(least: float, most: float) -> float:
-    import random  # takes a millisecond, which a process without failures need not spend
+    import random  # takes a millisecond, which only failures need
 
     return random.uniform(least, most)
 
@@ -147,7 +41,7 @@ class Retry:
     """Exponential backoff with full jitter. All times are seconds."""
 
     max_attempts: int
-    """Tries, the first included."""
+    """Attempts, including the first."""
     backoff_base: float
     backoff_max: float
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -162,7 +56,7 @@ class Retry:
         )
 
     def pause(self, failures: int, *, retry_after: float | None = None) -> float:
-        """Return the wait after so many failures: random, at least what the server asks for, at most `backoff_max`."""
+        """Return the seconds to wait: random, at least what the server asks for, at most `backoff_max`."""
         most = min(self.backoff_max, self.backoff_base * 2.0 ** min(failures - 1, 60))
         wait = self.uniform(0.0, most)
         if retry_after is not None and retry_after > wait:
@@ -170,7 +64,7 @@ class Retry:
         return min(wait, self.backoff_max)
 
     async def wait(self, failures: int, failure: StoreError) -> None:
-        """Wait before the next try, or raise the failure when there is none left or it would not help."""
+        """Wait before the next attempt, or raise the failure if no attempt is left, or none would help."""
         if not failure.transient or failures >= self.max_attempts:
             if failure.transient and self.max_attempts > 1:
                 failure.message = f"{failure.message}, {failures} times"
@@ -179,7 +73,7 @@ class Retry:
         await self.sleep(self.pause(failures, retry_after=failure.retry_after))
 
     async def run(self, attempt: Callable[[], Awaitable[T]], *, on_retry: Callable[[], None]) -> T:
-        """Call `attempt` until it succeeds, or fails for good. `on_retry` is called before each repetition."""
+        """Call `attempt` until it succeeds or fails for good; `on_retry` is called before each repetition."""
         failures = 0
         while True:
             try:
@@ -193,20 +87,20 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """The version that every response must agree with; None where nothing is known yet."""
+    """The version that every response must agree with; None for what is not known yet."""
 
     size: int | None = None
     etag: str | None = None
 
     @property
     def if_match(self) -> str | None:
-        """The etag to send: a weak one never satisfies If-Match, and is only compared with the response."""
+        """The etag to send; None for a weak one, which never satisfies If-Match and is only compared with the response."""
         etag = self.etag
         return None if etag is None or is_weak(etag) or not can_be_sent(etag) else etag
 
 
 def same_etag(one: str, other: str) -> bool:
-    """Return whether two etags match weakly (RFC 9110, 8.8.3.2); some stores leave out the quotes of some answers."""
+    """Return whether two etags match weakly (RFC 9110, 8.8.3.2). Quotes are ignored, as some stores leave them out."""
     return one == other or _opaque(one) == _opaque(other)
 
 
@@ -214,12 +108,12 @@ def _opaque(etag: str) -> str:
     return (etag[2:] if is_weak(etag) else etag).strip('"')
 
 
-_GETTING_ON = 16
-"""Where each try brings at least one part in so many of the range, only the first cut counts as a failure."""
+_PROGRESS_PARTS = 16
+"""If each attempt brings at least this part of the range (1/16), only the first cut counts as a failure."""
 
 
 class Fetcher:
-    """Sends requests to one store. Used on one event loop."""
+    """Fetches ranges from one store. Used on one event loop."""
 
     def __init__(
         self,
@@ -235,7 +129,7 @@ class Fetcher:
         self._gate = gate
         self._retry = retry
         self._allow_unpinned = allow_unpinned
-        # By name: to hold an object against a protocol takes 8 us, and clients last no longer than a scan.
+        # By name, as an isinstance check with a protocol takes 8 us, and clients last no longer than a scan.
         self._gatherer = cast(Gatherer, store) if hasattr(store, "gather_ranges") else None
 
     async def fetch(
@@ -246,10 +140,10 @@ class Fetcher:
         Raises
         ------
         ObjectChangedError
-            412, or a response whose etag or size is not the pin's, or the pinned object is gone.
+            The status is 412, the etag or size is not that of the pin, or the pinned object is gone.
         ObjectNotFoundError, StoreError
         """
-        # Nearly every range comes whole: the object that resumes a cut one is only made when one was cut.
+        # Nearly every range comes whole, so the object that resumes a cut one is made only then.
         body: _Body | None = None
         rest, anchor = want, pin
         failures = 0
@@ -270,32 +164,32 @@ class Fetcher:
             except ObjectChangedError as error:
                 if body is None or not body.parts or pin != Pin():
                     raise
-                # The object was overwritten while it was first read. Nothing else was read of it yet, so start again.
+                # The object was overwritten during its first read. Nothing else of it has been read, so start again.
                 failure = StoreError(error.message, path=path, transient=True)
                 body, rest, anchor = None, want, pin
             except StoreError as error:
-                failure = _against(pin, error, path)
+                failure = _for_pinned(pin, error, path)
             failures += 1
             await self._retry.wait(failures, failure)
             metrics.add("retries")
 
     @property
     def gathers(self) -> bool:
-        """Whether the store takes several ranges in one call."""
+        """Whether the store reads several ranges in one call."""
         return self._gatherer is not None
 
     async def gather(
         self, path: str, wants: Sequence[tuple[ByteRange, Kind]], *, pin: Pin, metrics: Metrics
     ) -> Sequence[Payload] | None:
-        """Return what `fetch` would for several ranges, in one call of a store that takes them together.
+        """Return the payloads of several ranges by one call of the store.
 
-        None where the store does not, and where it failed or gave something else: `fetch` deals with that.
+        Return None if the store cannot do that, or the call fails or returns something else: `fetch` handles these.
         """
         if self._gatherer is None:
             return None
         gate, ranges = self._gate, [want for want, _ in wants]
         length = sum(want.length for want in ranges)
-        company = gate.requests
+        in_flight = gate.users
         async with gate.slot(length):
             started = time.perf_counter()
             try:
@@ -306,7 +200,7 @@ class Fetcher:
             except (AccelError, OSError, ValueError):
                 return None
             took = time.perf_counter() - started
-            self._network.observe(length, took, in_flight=(company + gate.requests) / 2)
+            self._network.observe(length, took, in_flight=(in_flight + gate.users) / 2)
         for want, kind in wants:
             metrics.count_request(kind, want.length)
         return payloads
@@ -314,19 +208,19 @@ class Fetcher:
     async def _send(
         self, path: str, want: ByteRange | Suffix, if_match: str | None, kind: Kind, metrics: Metrics
     ) -> Payload:
-        """Send one request, once the gate lets it through, and count it."""
+        """Send one request when the gate admits it, and count it."""
         gate, length = self._gate, want.length
         if not gate.take_at_once(length):
             await gate.take(length)
         received, counts = 0, True
-        in_flight, cancels_before = gate.requests, cancel_requests()
+        in_flight, cancels_before = gate.users, cancel_requests()
         started = time.perf_counter()
         try:
             payload = await self._store.read(path, want, if_match=if_match)
             took = time.perf_counter() - started
             received = len(payload.data)
             _check_answer(path, want, payload)
-            self._network.observe(received, took, in_flight=(in_flight + gate.requests) / 2)
+            self._network.observe(received, took, in_flight=(in_flight + gate.users) / 2)
             return payload
         except IncompleteBodyError as error:
             received = len(error.partial)
@@ -341,7 +235,7 @@ class Fetcher:
         except OSError as error:
             if isinstance(error, StoreError):
                 raise
-            # A store of the caller's that lets its own errors through.
+            # A store of the caller may raise its own errors.
             transient = isinstance(error, (ConnectionError, TimeoutError))
             raise StoreError(
                 f"{type(error).__name__}: {redact(str(error))}", path=path, transient=transient
@@ -370,7 +264,7 @@ class Fetcher:
 
 
 class _Body:
-    """What has come so far of one wanted range."""
+    """The parts received so far of one requested range."""
 
     def __init__(self, want: ByteRange | Suffix) -> None:
         self.rest = want
@@ -379,14 +273,14 @@ class _Body:
         self._version = Pin()
 
     def anchor(self, pin: Pin) -> Pin:
-        """Return the pin, completed by what the first part of this body said."""
+        """Return the pin, completed by the size and etag of the first part."""
         return Pin(
             self._version.size if pin.size is None else pin.size,
             self._version.etag if pin.etag is None else pin.etag,
         )
 
     def add(self, error: IncompleteBodyError) -> bool:
-        """Take what came before the cut; return whether it is so much that the cut need not count as a failure."""
+        """Add the part before a cut; return whether it is so long that the cut does not count as a failure."""
         came = len(error.partial)
         if not 0 < came < error.range.length:
             return False
@@ -395,7 +289,7 @@ class _Body:
             self._version = Pin(error.size, error.etag)
         self.parts.append(error.partial)
         self.rest = ByteRange(error.range.start + came, error.range.end)
-        return came * _GETTING_ON >= self._whole.length
+        return came * _PROGRESS_PARTS >= self._whole.length
 
     def finish(self, last: Payload) -> Payload:
         if self._whole is None:
@@ -409,12 +303,12 @@ class _Body:
 
 
 def _check_answer(path: str, want: ByteRange | Suffix, payload: Payload) -> None:
-    """Check that a store, which may be the caller's, returned what it was asked for."""
+    """Check that a store, which may be the caller's, returned the requested range."""
     got, came, size = payload.range, len(payload.data), payload.size
     if isinstance(want, ByteRange):
         right = got == want
     else:
-        # Only the size says where a suffix begins.
+        # Only the size tells where a suffix begins.
         right = size is not None and (got.start, got.end) == (max(0, size - want.length), size)
     if not right or came > got.length:
         raise StoreError(f"the store answered with {came} bytes as {got}", path=path, place=str(want))
@@ -429,8 +323,8 @@ def _check_answer(path: str, want: ByteRange | Suffix, payload: Payload) -> None
         )
 
 
-def _against(pin: Pin, error: StoreError, path: str) -> StoreError:
-    """Return what a failure means for a read of the pinned version."""
+def _for_pinned(pin: Pin, error: StoreError, path: str) -> StoreError:
+    """Return the error that a failed read of the pinned version means."""
     if pin == Pin():
         return error
     if error.status == 416 and not (isinstance(error, ShortObjectError) and error.size == pin.size):

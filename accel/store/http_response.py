@@ -1,4 +1,4 @@
-"""HTTP/1.1 responses, pure: the head read strictly, and what it promises of the body."""
+"""HTTP/1.1 responses: a strict parser of their heads, the errors that a status means, and the place of the body."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ __all__ = [
 ]
 
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19}|\*)", re.IGNORECASE)
-# S3 hands out what an upload was framed by, though it has taken the frames off: `aws-chunked`.
+# S3 returns the encoding `aws-chunked` of an upload, although it has removed the chunks.
 _PLAIN = frozenset(("", "identity", "aws-chunked"))
 _UNSATISFIED = re.compile(r"bytes \*/([0-9]{1,19})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class BodyPlace:
-    """Where the wanted bytes are in the body to come."""
+    """The place of the wanted bytes in the body of a response."""
 
     range: ByteRange | None
-    """What will be had; None where only the body's end will tell (a whole object of unknown length)."""
+    """The bytes of the object that will be read; None for the end of an object of unknown length, sent whole."""
     skip: int
-    """Bytes of the body that come before it."""
+    """Bytes of the body before them."""
     size: int | None
     etag: str | None
 
 
 def range_header(want: ByteRange | Suffix) -> str:
-    """What to ask for; the one place with HTTP's inclusive end."""
+    """Return the value of the Range header; the end of HTTP's ranges is inclusive."""
     if isinstance(want, Suffix):
         return f"bytes=-{want.length}"
     return f"bytes={want.start}-{want.end - 1}"
@@ -64,7 +64,7 @@ def refusal(
     *,
     code: str | None = None,
 ) -> StoreError | ParquetFormatError | None:
-    """The error that a status stands for, None for 200 and 206. `code` is the server's own word for it."""
+    """Return the error that a status means, None for 200 and 206. `code` is the error code in the body, if there is one."""
     place = None if want is None else str(want)
     if status in (200, 206):
         return None
@@ -98,7 +98,7 @@ def refusal(
 
 
 def proxy_refusal(status: int, path: str) -> StoreError:
-    """What it means that a proxy would not make the connection; the server has said nothing."""
+    """Return the error for a status with which a proxy refused to connect to the server."""
     hint = "credentials for it stand in its URL: http://user:password@host:port" if status == 407 else None
     return StoreError(
         f"the proxy answered with status {status}",
@@ -123,13 +123,13 @@ def _unsatisfiable(
 def read_answer(
     status: int, headers: Mapping[str, str], *, path: str, want: ByteRange | Suffix, max_unranged: int
 ) -> BodyPlace:
-    """Check the head of a 200 or 206 against what was asked for.
+    """Check the head of a 200 or 206 against the request.
 
     Raises
     ------
     StoreError
-        A Content-Range that is missing, malformed, or not the one asked for; a Content-Encoding; a whole
-        object whose wanted part ends behind `max_unranged`.
+        The Content-Range is missing, malformed, or not the requested one; the body has a Content-Encoding; or the
+        whole object is sent and the wanted part ends after `max_unranged` bytes.
     ParquetFormatError
         The object is empty.
     """
@@ -178,7 +178,7 @@ def _unranged(
     if size is not None and isinstance(want, ByteRange) and want.end > size:
         raise ShortObjectError(path=path, want=want, size=size, etag=etag)
     if isinstance(want, Suffix) and "x-ms-version" in headers and (size is None or size > want.length):
-        # Azure, by a name of its user's: it knows ranges, but not this one.
+        # Azure under another host name: it has ranges, but no suffix ranges.
         raise SuffixUnsupportedError(path=path, sent=True, certain=True)
     needed = want.end if isinstance(want, ByteRange) else size
     if needed is not None and needed > limit:
@@ -205,7 +205,7 @@ def _wrong_range(path: str, want: ByteRange | Suffix, header: str) -> StoreError
 
 
 def retry_after(value: str | None) -> float | None:
-    """The header's seconds, or the seconds until its date; None for neither."""
+    """Return the seconds that a Retry-After header names, or those until its date; None if it is neither."""
     if value is None:
         return None
     text = value.strip()
@@ -222,7 +222,7 @@ def retry_after(value: str | None) -> float | None:
 
 HEAD_END = b"\r\n\r\n"
 
-# What is asked of a head, as the rest of accel spells it. All other headers are passed over.
+# The headers that are read, as the rest of accel spells them; all others are ignored.
 _HEADERS = {
     b"connection": "Connection",
     b"content-encoding": "Content-Encoding",
@@ -232,63 +232,42 @@ _HEADERS = {
     b"retry-after": "Retry-After",
     b"transfer-encoding": "Transfer-Encoding",
 }
-_STATUS_LINE = rb"HTTP/1\.([01]) ([2-5][0-9]{2})(?: [^\r\n]*)?"
-# A head whose lines are all headers without a doubt, as nearly every one is, and of those the known ones.
-_USUAL = re.compile(_STATUS_LINE + rb"(?:\r\n[!-9;-~]+:[^\r\n]*)*")
-_ASKED = re.compile(rb"\n(" + b"|".join(_HEADERS) + rb"):([^\r\n]*)", re.IGNORECASE)
+# A status line, and lines that all are headers: a name without blanks, a colon, and a value on the same line.
+_HEAD = re.compile(rb"HTTP/1\.([01]) ([2-5][0-9]{2})(?: [^\r\n]*)?(?:\r\n[!-9;-~]+:[^\r\n]*)*")
+_HEADER = re.compile(rb"\n(" + b"|".join(_HEADERS) + rb"):([^\r\n]*)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
-    """What a response says of itself before its body."""
+    """The head of a response."""
 
     status: int
     headers: Mapping[str, str]
-    """Those that accel asks for, by their usual spelling."""
+    """The headers that accel reads, by their usual spelling."""
     length: int | None
-    """Bytes of the body; None where only its own framing, or the end of the connection, tells."""
-    keeps: bool
+    """Bytes of the body; None if it is chunked, or ends with the connection."""
+    keep_alive: bool
     """Whether the connection may be used again once the body has been read."""
 
 
 def read_head(raw: bytes) -> ResponseHead:
-    """Parse all before the empty line.
+    """Parse the bytes before the empty line.
 
     Raises
     ------
     ValueError
-        It is no final HTTP/1 response, a line is folded or no header, or a header that matters came twice.
+        It is no final HTTP/1 response, a line is folded or no header, or a header that accel reads came twice.
     """
-    found = _USUAL.fullmatch(raw)
+    found = _HEAD.fullmatch(raw)
     if found is None:
-        return _read_lines(raw)
+        raise ValueError("this is no head of an HTTP response")
     headers: dict[str, str] = {}
-    for name, value in _ASKED.findall(raw):
+    for name, value in _HEADER.findall(raw):
         header = _HEADERS[name.lower()]
         if header in headers:
             raise ValueError(f"{header} twice")
         headers[header] = value.strip().decode("latin-1")
-    return ResponseHead(int(found[2]), headers, _length(headers), _keeps(found[1], headers))
-
-
-def _read_lines(raw: bytes) -> ResponseHead:
-    """Any head, line by line."""
-    first, *lines = raw.split(b"\r\n")
-    found = re.fullmatch(_STATUS_LINE, first)
-    if found is None:
-        raise ValueError("no status line")
-    headers: dict[str, str] = {}
-    for line in lines:
-        name, colon, value = line.partition(b":")
-        if not colon or not name or name != name.strip() or b"\n" in line or b"\r" in line:
-            raise ValueError("a line that is no header")
-        header = _HEADERS.get(name.lower())
-        if header is None:
-            continue
-        if header in headers:
-            raise ValueError(f"{header} twice")
-        headers[header] = value.strip().decode("latin-1")
-    return ResponseHead(int(found[2]), headers, _length(headers), _keeps(found[1], headers))
+    return ResponseHead(int(found[2]), headers, _length(headers), _keep_alive(found[1], headers))
 
 
 def _length(headers: Mapping[str, str]) -> int | None:
@@ -300,7 +279,7 @@ def _length(headers: Mapping[str, str]) -> int | None:
     return int(text)
 
 
-def _keeps(minor: bytes, headers: Mapping[str, str]) -> bool:
+def _keep_alive(minor: bytes, headers: Mapping[str, str]) -> bool:
     if minor == b"0":
         return False
     connection = headers.get("Connection")

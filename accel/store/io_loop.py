@@ -1,7 +1,8 @@
-"""The one private event loop of this process, in a thread of its own, behind every face of accel.
+"""The I/O loop: the private event loop of the process, in a thread of its own, on which all requests run.
 
-Clients, gates and shared loads belong to one event loop, and callers bring several, or none. So all of them live on
-this one, and callers wait for it."""
+Clients, gates and shared loads belong to one event loop, while callers bring several loops, or none. So all these live on
+the I/O loop, and callers wait for it.
+"""
 
 from __future__ import annotations
 
@@ -34,21 +35,21 @@ __all__ = [
 
 T = TypeVar("T")
 
-# How long an interrupted or cancelled call may take to end its requests before its caller goes on.
+# Seconds that an interrupted or cancelled caller waits for its requests to end, and between two looks.
 _CANCEL_SECONDS = 5.0
 _CANCEL_LOOK = 0.05
 _AGES = 365 * 86400.0
-# How long the end of a process waits for what still runs.
+# Seconds that the end of the process waits for running tasks.
 _DRAIN_SECONDS = 2.0
-# How long a daemon thread of the caller's waits to be ended with it: longer than the rest of the end takes.
+# Seconds that a daemon thread of the caller waits to be ended with the process: longer than the rest of the end takes.
 _ENDING_SECONDS = 2.0
-# And for obstore's threads, and how often it looks.
+# Seconds that the end of the process waits for obstore's threads, and between two looks.
 _LET_GO_SECONDS = 1.0
 _LET_GO_LOOK = 0.001
 
 
 class _State:
-    """All that does not survive a fork."""
+    """The state that does not survive a fork."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -65,15 +66,15 @@ _state = _State()
 
 
 def check_fork() -> None:
-    """`refuse_forked`, and note that this process uses accel from now on."""
+    """Do as `refuse_forked`, and note that this process has used accel."""
     refuse_forked()
     _state.used = True
 
 
 def refuse_forked() -> None:
-    """Raise if this process was forked from one that had used accel.
+    """Raise AccelError if this process was forked from one that had used accel.
 
-    The threads of the parent do not survive a fork, and what waits for them would wait for ever.
+    The threads of the parent do not survive a fork, and whoever waits for them would wait for ever.
     """
     if _state.forked_after_use:
         raise AccelError(
@@ -83,7 +84,7 @@ def refuse_forked() -> None:
 
 
 def io_loop() -> asyncio.AbstractEventLoop:
-    """The I/O loop, started when first asked for."""
+    """Return the I/O loop, which the first call starts."""
     check_fork()
     loop = _state.loop
     if loop is not None:
@@ -102,7 +103,7 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         while not _state.over:
-            # Code of the caller may raise SystemExit in a call: whoever waits for the call gets it.
+            # Code of the caller may raise SystemExit in a call; it is raised again where the call is awaited.
             with contextlib.suppress(SystemExit, KeyboardInterrupt):
                 loop.run_forever()
     finally:
@@ -110,15 +111,15 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def at_shutdown(closer: Callable[[], Awaitable[None]]) -> None:
-    """Register a bound method to be awaited on the I/O loop at exit, if its object still lives then."""
-    _state.closers = [known for known in _state.closers if known() is not None]
+    """Register a bound method to be awaited on the I/O loop at exit, if its object is still alive."""
+    _state.closers = [each for each in _state.closers if each() is not None]
     _state.closers.append(weakref.WeakMethod(closer))
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the I/O loop and wait for it; works inside a running event loop too.
+    """Run a coroutine on the I/O loop and wait for it, also inside a running event loop.
 
-    An interrupt (Ctrl-C) cancels the coroutine, waits for its requests to end, and goes on to the caller.
+    An interrupt (Ctrl-C) cancels the coroutine, and is raised when its requests have ended.
 
     Raises
     ------
@@ -128,7 +129,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     try:
         if io_loop() is _running_loop():
             raise AccelError("a blocking call of accel was made on its own I/O loop")
-        # A lock, released once: an event takes a dozen calls more, of which half delay the answer.
+        # A lock that is released once takes a dozen calls less than an event.
         running = threading.Lock()
         running.acquire()
         call = Call(io_loop(), coroutine, running.release)
@@ -153,17 +154,17 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def _end_with_process() -> None:
-    """At exit, wait to be ended in a daemon thread: an error raised here would be printed and help nobody."""
+    """In a daemon thread at exit, wait to be ended with the process, as an error raised here would only be printed."""
     this = threading.current_thread()
     if _state.closing and this.daemon and this is not _state.thread:
         time.sleep(_ENDING_SECONDS)
 
 
 def run_to_end(make: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a coroutine that cleans up, also from a finalizer, on any thread at any time.
+    """Run a coroutine that cleans up, from any thread, also in a finalizer.
 
-    On the I/O loop, which cannot wait for itself, the coroutine is only started; at exit and in a fork, when
-    that loop is gone and all of its tasks with it, there is nothing left to do.
+    On the I/O loop, which cannot wait for itself, the coroutine is only started. At exit and in a fork nothing is done, as
+    the loop and all of its tasks are gone.
     """
     if _state.closing or _state.forked_after_use:
         return
@@ -174,14 +175,14 @@ def run_to_end(make: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def start_to_end(make: Callable[[], Coroutine[Any, Any, None]], begun_on: asyncio.AbstractEventLoop) -> None:
-    """Start a coroutine that cleans up, and do not wait: a finalizer may run while locks are held.
+    """Start a coroutine that cleans up, without waiting, as a finalizer may run while locks are taken.
 
-    Does nothing unless what it cleans up was begun on the I/O loop.
+    Nothing is done unless `begun_on` is the I/O loop.
     """
     loop = _state.loop
     if loop is not begun_on or _state.closing or _state.forked_after_use:
         return
-    # It may end at this very moment.
+    # The loop may be closed meanwhile.
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(_begin, make)
 
@@ -200,24 +201,24 @@ async def bridge(coroutine: Coroutine[Any, Any, T]) -> T:
         if io_loop() is here:
             return await coroutine
         ended: asyncio.Future[None] = here.create_future()
-        told = weakref.ref(ended)
+        ended_ref = weakref.ref(ended)
 
         def deliver() -> None:
             with contextlib.suppress(RuntimeError):  # the caller's loop was closed meanwhile
-                here.call_soon_threadsafe(_settle, told)
+                here.call_soon_threadsafe(_settle, ended_ref)
 
         call = Call(io_loop(), coroutine, deliver)
     except BaseException:
         coroutine.close()
         raise
-    # The loop of the caller refers to the future, as it would to a socket: once it is closed, the call is cancelled.
+    # The timer makes the loop of the caller refer to the future: once that loop is closed, the call is cancelled.
     timer = here.call_later(_AGES, _settle, lambda: ended)
     try:
         call.send()
         await asyncio.shield(ended)
     except BaseException as error:
         call.cancel()
-        # Else the caller's loop is gone, and nothing can be waited for.
+        # After any other exception the loop of the caller is gone, and nothing can be awaited.
         if isinstance(error, asyncio.CancelledError):
             await asyncio.wait((ended,), timeout=_CANCEL_SECONDS)
         raise
@@ -226,14 +227,14 @@ async def bridge(coroutine: Coroutine[Any, Any, T]) -> T:
     return call.result()
 
 
-def _settle(told: Callable[[], asyncio.Future[None] | None]) -> None:
-    ended = told()
+def _settle(ended_ref: Callable[[], asyncio.Future[None] | None]) -> None:
+    ended = ended_ref()
     if ended is not None and not ended.done():
         ended.set_result(None)
 
 
 async def bridge_to_end(make: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Await a coroutine that cleans up: being cancelled does not cancel it, and waits until it has ended."""
+    """Await a coroutine that cleans up; being cancelled waits until it has ended, and does not cancel it."""
 
     async def shielded() -> None:
         await asyncio.shield(begin(make()))
@@ -262,26 +263,26 @@ def _after_fork() -> None:
 
 
 async def _drain() -> None:
-    """Cancel what still runs, and close what was registered."""
+    """Cancel running tasks, and call the registered closers."""
     current = asyncio.current_task()
     tasks = [task for task in asyncio.all_tasks() if task is not current]
     for task in tasks:
         task.cancel()
     if tasks:
         await asyncio.wait(tasks, timeout=_DRAIN_SECONDS / 2)
-    for known in _state.closers:
-        closer = known()
+    for each in _state.closers:
+        closer = each()
         if closer is not None:
             with contextlib.suppress(Exception):
                 await closer()
-    # Those that hand over to this loop need it open.
+    # obstore's threads need the loop open to deliver their outcomes.
     patience = time.monotonic() + _LET_GO_SECONDS
     while not obstore_calls.all_released() and time.monotonic() < patience:
         await asyncio.sleep(_LET_GO_LOOK)
 
 
 def _shut_down() -> None:
-    """At exit: end the loop and its thread, and all other threads."""
+    """End the loop and its thread, and all thread pools, at exit."""
     with _state.lock:
         _state.closing = True
         loop, thread = _state.loop, _state.thread
@@ -290,7 +291,7 @@ def _shut_down() -> None:
 
         async def finish() -> None:
             try:
-                # In this very task: one of its own would find this one among all others, and cancel it.
+                # Awaited in this task, as `_drain` in another one would cancel this one.
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_DRAIN_SECONDS):
                         await _drain()
@@ -307,7 +308,7 @@ def _shut_down() -> None:
         time.sleep(_LET_GO_LOOK)
 
 
-_ending: list[object] = []  # a loop holds its tasks weakly
+_ending: list[object] = []  # refers to the last task, as a loop refers to its tasks weakly
 
 os.register_at_fork(after_in_child=_after_fork)
 atexit.register(_shut_down)

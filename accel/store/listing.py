@@ -1,4 +1,4 @@
-"""What is below a prefix: asked of the store each time, all pages at once where the last listing tells where they begin."""
+"""Listings of a prefix: pages are requested concurrently if an earlier listing has shown at which keys they begin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from cachetools import LRUCache
 from accel.errors import StoreError
 from accel.metrics import Metrics
 from accel.ranges import Kind
-from accel.store.fetch import Gate, Retry
+from accel.store.fetch import Retry
+from accel.store.gate import Gate
 from accel.store.range_store import LIST_PAGE, Lister, ObjectEntry, Pager, PageSeen, RangeStore
 from accel.store.request_errors import foremost
 from accel.store.tasks import Group, breathe
@@ -23,13 +24,13 @@ from accel.store.tasks import Group, breathe
 __all__ = ["Cuts", "Listings", "PageWalk"]
 
 _MOST_REPEATS: Final = 3
-"""Pages in a row that bring no key that was not there before. One may: a file and a marker of its name are listed alike."""
+"""Maximum pages in a row without a new key. One is legal: a file and a directory marker of its name are listed alike."""
 _MOST_EMPTY: Final = 1_000
-"""Empty pages in a row. Servers may send some, where they have only passed over what was deleted."""
+"""Maximum empty pages in a row. Servers may send some for ranges of deleted objects."""
 
 
 class PageWalk:
-    """One listing, from one key on.
+    """One listing, from one key on, page by page.
 
     Parameters
     ----------
@@ -38,12 +39,12 @@ class PageWalk:
     after : str or None
         As in `Pager.pages`.
     page_keys : int
-        Keys of a full page.
+        Keys in a full page.
     """
 
     def __init__(self, store: Pager, prefix: str, *, after: str | None, page_keys: int) -> None:
         self.entries: list[ObjectEntry] = []
-        """All that has come, in the store's order, repeats included."""
+        """All entries so far, in the order of the store, including repeated ones."""
         self.requests = 0
         self._store = store
         self._prefix = prefix
@@ -51,20 +52,20 @@ class PageWalk:
         self._page_keys = page_keys
         self._pages = self._repeats = self._empty = 0
         self._furthest = ""
-        # Paths of the first `_counted` entries, gathered where they do not come in order.
-        self._known: set[str] = set()
+        # Paths of the first `_counted` entries, collected only if entries do not come in order.
+        self._paths: set[str] = set()
         self._counted = 0
 
     async def pages(self) -> AsyncGenerator[Sequence[ObjectEntry], None]:
-        """The pages that hold something, each after it was added to `entries`.
+        """Yield the pages that are not empty, each after it was added to `entries`.
 
-        obstore does not tell a listing that is over from one whose next page the server gave no token for, as those do
-        that only know ListObjects of version 1. So what ends with a full page is asked for once more, from there on.
+        A server that has only version 1 of ListObjects gives no token for the next page, which obstore takes for the end.
+        So a listing that ends with a full page is requested once more, from its last key on.
 
         Raises
         ------
         StoreError
-            The store failed, goes round in circles, or may have left out what comes after its first page.
+            The store failed, repeats its keys, or may have left out what follows its first page.
         """
         after = self._after
         while True:
@@ -75,7 +76,7 @@ class PageWalk:
                     self.requests += 1
                     page = await anext(pages, None)
                     if page is None:
-                        self.requests -= answered  # the last answer has told the end, too
+                        self.requests -= answered  # the last response was also the end
                         break
                     answered = True
                     new = self._brings_new(page)
@@ -98,10 +99,10 @@ class PageWalk:
         if page[-1].path > self._furthest:
             self._furthest = page[-1].path
             return True
-        # Round in a circle, or in another order than that of code points, as UTF-16 has.
-        self._known.update(entry.path for entry in self.entries[self._counted :])
+        # The keys are repeated, or come in another order than that of code points, such as UTF-16.
+        self._paths.update(entry.path for entry in self.entries[self._counted :])
         self._counted = len(self.entries)
-        return any(entry.path not in self._known for entry in page)
+        return any(entry.path not in self._paths for entry in page)
 
     def _check_progress(self, page: Sequence[ObjectEntry], new: bool) -> None:
         if new:
@@ -120,8 +121,11 @@ class PageWalk:
             raise StoreError("the store sends empty pages without an end", path=self._prefix)
 
     def _check_end(self, page: Sequence[ObjectEntry], after: str | None) -> None:
-        """What came after the last key was there before. A marker of its name may be; else the store lists from no key,
-        and whether there is more is only known where its tokens were seen to work."""
+        """Check the end of a listing: the page after the last key brought nothing new.
+
+        It may hold a directory marker of the last name. Else the store cannot list from a key, and whether there is more
+        is known only if its continuation tokens have worked.
+        """
         if self._after is None and self._pages == 1 and any(entry.path != after for entry in page):
             raise StoreError(
                 f"the listing may be cut short after its first {len(self.entries)} keys: this store lists from no key",
@@ -131,19 +135,19 @@ class PageWalk:
 
 
 _AT_ONCE: Final = 16
-"""Stretches of one listing that are asked for at a time, where the gate has room."""
+"""Ranges of keys that are listed concurrently, if the gate has room."""
 _REMEMBERED: Final = 1 << 20
-"""Bytes of cuts, of the prefixes listed last."""
+"""Bytes of cuts that are remembered."""
 _OVERHEAD: Final = 64
-"""Bytes of a cut besides its letters."""
+"""Bytes of a cut besides its characters."""
 
 _path_of = operator.attrgetter("path")
 
 
 class Cuts(LRUCache[str, tuple[str, ...]]):
-    """Of the prefixes listed last, the keys that full pages ended with; none where it cannot be cut.
+    """The last keys of full pages, for the prefixes listed last; an empty tuple for a prefix that cannot be cut.
 
-    Some 1 MiB of them at most: those of a million keys take a tenth of that.
+    The cuts of a million keys take a tenth of the limit.
     """
 
     def __init__(self, limit: int = _REMEMBERED) -> None:
@@ -156,12 +160,12 @@ class Listings:
     Parameters
     ----------
     store : RangeStore
-        One that is a `Pager`, or at least a `Lister`.
+        A `Pager`, or at least a `Lister`.
     gate : Gate
-        Each stretch takes the room of one request, as it waits for one page at a time.
+        Each range of keys takes the room of one request, as it waits for one page at a time.
     retry : Retry
     cuts : Cuts, optional
-        What is remembered. Nothing else may be kept of it: what is below a prefix can change at any time.
+        Where earlier listings can be cut. Nothing else is remembered, as the objects can change at any time.
     """
 
     def __init__(self, store: RangeStore, *, gate: Gate, retry: Retry, cuts: Cuts | None = None) -> None:
@@ -173,18 +177,15 @@ class Listings:
     async def list_below(
         self, prefix: str, metrics: Metrics, *, begun: PageSeen | None = None
     ) -> list[ObjectEntry]:
-        """Objects at or below `prefix`, each path once, sorted (by code point). Counts a request for each page.
+        """Return the objects at or below `prefix`, each path once, sorted by code point. Each page counts as a request.
 
-        Where there are several, `begun` is called with the first page as it has come, in the store's order if no path
-        comes twice; once more where the listing is tried again.
-
-        Between two pages objects may come and go, and do so here as they would if pages were asked for one by one:
-        each stretch of keys is as it was at some moment of the call.
+        If there are several pages, `begun` is called with the first, and again if the listing is retried. Each range of
+        keys is listed as it was at some moment of the call, as it is if pages are requested one by one.
 
         Raises
         ------
         StoreError
-            The store cannot list, failed to, goes round in circles, or lists two different objects by one name.
+            The store cannot list, failed, repeats its keys, or lists two different objects by one name.
         """
         store = self._store
         if not isinstance(store, Pager):
@@ -200,14 +201,14 @@ class Listings:
             else:
                 self._learn(prefix, found)
                 return found
-        entries = await self._stretch(store, prefix, metrics, begun=begun)
+        entries = await self._list_range(store, prefix, metrics, begun=begun)
         if cuts is None and prefix and store.cuts_listings and _fits(entries):
             self._learn(prefix, entries)
         return _in_order(entries)
 
     def _learn(self, prefix: str, entries: Sequence[ObjectEntry]) -> None:
-        """Remember where pages end: the last key of each full one. Where that is the last, too, what may follow it is
-        asked for in any case (`PageWalk.pages`), and so along with the others."""
+        """Remember the last key of each full page, even of the last page: what may follow it is requested in any case (see
+        `PageWalk.pages`)."""
         cuts = tuple([entry.path for entry in entries[LIST_PAGE - 1 :: LIST_PAGE]])
         if cuts and _size(cuts) <= self._cuts.maxsize:
             self._cuts[prefix] = cuts
@@ -222,14 +223,14 @@ class Listings:
         metrics: Metrics,
         begun: PageSeen | None,
     ) -> list[ObjectEntry]:
-        """All stretches between cuts; _UnfitError where the store's answers do not let them be told apart."""
+        """List all ranges between cuts concurrently; raises _UnfitError if the keys are not in the expected order."""
         parts: list[list[ObjectEntry]] = [[] for _ in range(len(cuts) + 1)]
         waiting = deque(enumerate(pairwise((None, *cuts, None))))
 
         async def work() -> None:
             while waiting:
                 place, (after, until) = waiting.popleft()
-                parts[place] = await self._stretch(
+                parts[place] = await self._list_range(
                     store,
                     prefix,
                     metrics,
@@ -250,7 +251,7 @@ class Listings:
             return [entry for part in parts for entry in part]
         raise failure from None
 
-    async def _stretch(
+    async def _list_range(
         self,
         store: Pager,
         prefix: str,
@@ -261,13 +262,13 @@ class Listings:
         check: bool = False,
         begun: PageSeen | None = None,
     ) -> list[ObjectEntry]:
-        """The objects whose keys come after one key and not after another, page by page."""
+        """Return the objects whose keys are greater than `after` and not greater than `until`, page by page."""
 
         async def attempt() -> list[ObjectEntry]:
             walk = PageWalk(store, prefix, after=after, page_keys=LIST_PAGE)
             entries, last = walk.entries, after
             try:
-                async with self._gate.slot(0), aclosing(walk.pages()) as pages:
+                async with self._gate.slot(), aclosing(walk.pages()) as pages:
                     async for page in pages:
                         if check and not _fits(page, last):
                             raise _UnfitError
@@ -285,13 +286,13 @@ class Listings:
         return await self._retry.run(attempt, on_retry=lambda: metrics.add("retries"))
 
     async def _walk(self, store: Lister, prefix: str, metrics: Metrics) -> list[ObjectEntry]:
-        """What a store lists that knows no pages; those that S3 would have sent are counted."""
+        """List a store that has no pages; a request is counted for each page that S3 would have sent."""
         entries: list[ObjectEntry] = []
 
         async def attempt() -> None:
             entries.clear()
             try:
-                async with self._gate.slot(0):
+                async with self._gate.slot():
                     async for entry in store.list(prefix):
                         entries.append(entry)
                         if not len(entries) % LIST_PAGE:
@@ -305,13 +306,13 @@ class Listings:
 
 
 class _UnfitError(Exception):
-    """The keys of a page are not in the order, or not of the stretch, that they should be."""
+    """The keys of a page are not in order, or not in the requested range."""
 
 
 def _fits(page: Sequence[ObjectEntry], after: str | None = None) -> bool:
-    """Whether these follow each other, and `after`, in an order that is the same for all who compare bytes or letters.
+    """Return whether the keys ascend, and follow `after`, in an order on which all servers agree.
 
-    Only ASCII is taken to be that: some servers compare UTF-16.
+    That is so only for ASCII, as some servers compare UTF-16.
     """
     paths = [entry.path for entry in page]
     if after is not None:
@@ -324,7 +325,7 @@ def _ascend(paths: Sequence[str]) -> bool:
 
 
 def _in_order(entries: list[ObjectEntry]) -> list[ObjectEntry]:
-    """Sorted by path, and each path once; the list itself where that is so."""
+    """Return the entries sorted by path, with each path once."""
     entries.sort(key=_path_of)
     if _ascend([entry.path for entry in entries]):
         return entries
@@ -332,11 +333,10 @@ def _in_order(entries: list[ObjectEntry]) -> list[ObjectEntry]:
 
 
 def _one_of(same: Sequence[ObjectEntry]) -> ObjectEntry:
-    """The object that entries of one path are of.
+    """Return the object that several entries of one path stand for.
 
-    A marker `x.parquet/` is listed as `x.parquet`, and a server may list a key twice: its rows are there once. An empty
-    one says less than one with bytes, which is read as the version it is listed as, or not at all. Which of two such
-    versions the path is read as cannot be told, and rows of the other would be missing: neither is taken.
+    A directory marker `x.parquet/` is listed as `x.parquet`, and a server may list a key twice. An entry with bytes is
+    preferred to an empty one. Two different entries with bytes are refused, as the rows of one would be missing.
     """
     first, *others = [entry for entry in same if entry.size] or same[:1]
     if any((other.size, other.etag) != (first.size, first.etag) for other in others):

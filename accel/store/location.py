@@ -1,4 +1,4 @@
-"""What a URL or path names: a store's root, and an object's path below it."""
+"""URLs and paths, split into the root of a store and the path of an object below it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from accel.errors import StoreError, redact
 __all__ = ["LOCAL_ROOT", "SCHEMES", "Location", "has_scheme", "parse_url"]
 
 LOCAL_ROOT = "file://"
-"""The root of this machine's own files."""
+"""The root of local files."""
 
-# As written -> the one name that roots are spelt with, so that equal stores share one client.
+# Schemes -> the scheme of the root, which is the same for equal stores, so that they share one client.
 SCHEMES: Mapping[str, str] = {
     "s3": "s3",
     "s3a": "s3",
@@ -31,41 +31,41 @@ SCHEMES: Mapping[str, str] = {
     "memory": "memory",
 }
 _SCHEME = r"([A-Za-z][A-Za-z0-9+.\-]*)://(.*)"
-# What a browser would leave alone: the URL is already encoded, only the impossible is mended.
+# Characters that stay as they are: the URL is already encoded, and only illegal characters are quoted.
 _URL_SAFE = "%/:=&?~#+!$,;'@()*[]|\"<>^`{}\\"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Location:
-    """Where an object (or a prefix, or a glob) lives.
+    """The location of an object, a prefix, or a glob.
 
-    `str()` and `repr()` hide the values of a query string: a presigned URL is a credential.
+    `str()` and `repr()` hide the values of a query string, as a presigned URL is a credential.
     """
 
     scheme: str
-    """One of "s3", "gs", "az", "abfss", "http", "https", "file", or "store" for a store of the caller's."""
+    """One of "s3", "gs", "az", "abfss", "http", "https", "file", or "store" for a store that the caller gave."""
     root: str
-    """Of the store: "s3://bucket", "https://host:port", "file://", ..."""
+    """The root of the store: "s3://bucket", "https://host:port", "file://", ..."""
     path: str
-    """Below the root, without a leading slash, as the store takes it. Of a URL over HTTP it keeps the
-    query string and the percent-encoding."""
+    """The path below the root, without a leading slash. An HTTP path includes the query string, and stays
+    percent-encoded."""
     options: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """What the URL itself says of the store, by obstore's names (Azure: `account_name`)."""
+    """Options that the URL implies, by obstore's names (for Azure, `account_name`)."""
 
     @property
     def url(self) -> str:
-        """The whole address, in clear; `parse_url` takes it back. Of a local file, the absolute path."""
+        """The whole address, in clear, as `parse_url` takes it; the absolute path of a local file."""
         if self.scheme == "store":
             return self.path
         return f"/{self.path}" if self.scheme == "file" else f"{self.root}/{self.path}"
 
     @property
     def globs(self) -> bool:
-        """Whether `*`, `?` and `[` in the path may be meant as a pattern: never over HTTP."""
+        """Whether `*`, `?` and `[` in the path may form a pattern: not over HTTP."""
         return self.scheme not in ("http", "https")
 
     def __str__(self) -> str:
-        # Elsewhere a `?` or `@` is part of a key: URLs with a user name are refused.
+        # In other paths `?` and `@` are parts of a key, as URLs with a user name are refused.
         return self.url if self.globs else redact(self.url)
 
     def __repr__(self) -> str:
@@ -82,7 +82,7 @@ def parse_url(url: str | os.PathLike[str], *, in_store: bool = False) -> Locatio
         `azure://`, `abfs[s]://container@account.dfs.core.windows.net/` or, as fsspec has it, `abfs[s]://container/`,
         `http://` or `https://`.
     in_store : bool
-        The caller gave a store: a bare path is relative to its root, and of a URL only the path counts.
+        The caller gave a store: a bare path is relative to its root, and only the path of a URL is used.
 
     Returns
     -------
@@ -95,8 +95,8 @@ def parse_url(url: str | os.PathLike[str], *, in_store: bool = False) -> Locatio
 
     Notes
     -----
-    Percent-encoding: `file:` URLs are decoded, bare paths and the keys of object stores are taken as
-    they stand, HTTP URLs stay encoded. A trailing slash is kept.
+    `file:` URLs are percent-decoded; bare paths and keys of object stores are used as they are; HTTP URLs stay encoded.
+    A trailing slash stays.
     """
     text = os.fspath(url)
     if not isinstance(text, str):
@@ -135,7 +135,7 @@ def parse_url(url: str | os.PathLike[str], *, in_store: bool = False) -> Locatio
 
 
 def has_scheme(text: str) -> bool:
-    """Whether it is spelt as a URL, of whatever scheme."""
+    """Return whether a text is a URL, of whatever scheme."""
     return _split_scheme(text) is not None
 
 
@@ -204,7 +204,7 @@ def _file_url(url: str) -> str:
         return rest
     from urllib.parse import unquote
 
-    # As `os` names what is not UTF-8.
+    # As `os` decodes names that are not UTF-8.
     return unquote(rest, errors="surrogateescape")
 
 

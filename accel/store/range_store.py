@@ -26,21 +26,21 @@ __all__ = [
 ]
 
 LIST_PAGE = 1000
-"""Keys of a page of a listing: the most that S3 puts into one."""
+"""Keys in a full page of a listing, as S3 sends it."""
 
 
 def is_weak(etag: str) -> bool:
-    """A weak etag never satisfies If-Match, so it is compared on every response instead."""
+    """Return whether an etag is weak. A weak one never satisfies If-Match, so it is compared with every response instead."""
     return etag.startswith(("W/", "w/"))
 
 
 def can_be_sent(text: str) -> bool:
-    """Whether it can be a header's value, as an etag is one; some libraries fail on others in ways of their own."""
+    """Return whether a text, such as an etag, can be the value of a header."""
     return text.isascii() and text.isprintable()
 
 
 def version_of(etag: str | None) -> str | None:
-    """The etag, None where it is empty: all versions of all objects would have the same."""
+    """Return the etag, or None if it is empty and so tells no versions apart."""
     return etag if etag and etag.strip('" \t') not in ("", "W/", "w/") else None
 
 
@@ -53,9 +53,9 @@ class Payload:
     range: ByteRange
     """The bytes of the object that `data` holds."""
     size: int | None
-    """The whole object's size, where the store says it."""
+    """The size of the whole object, if the store tells it."""
     etag: str | None
-    """As the store wrote it, quotes and weakness mark included; None where it gives none, or an empty one."""
+    """As the store wrote it, quotes and weakness mark included; None if there is none, or it is empty."""
 
     def __post_init__(self) -> None:
         if self.etag is not None and version_of(self.etag) is None:
@@ -64,7 +64,7 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class ObjectEntry:
-    """One object of a listing. `path` is relative to the store's root, without a leading slash."""
+    """One object of a listing; `path` is relative to the root of the store, without a leading slash."""
 
     path: str
     size: int
@@ -77,22 +77,22 @@ class ObjectEntry:
 
 
 PageSeen: TypeAlias = Callable[[Sequence[ObjectEntry]], None]
-"""Is shown a page of a listing while the others are waited for."""
+"""A function that is called with a page of a listing while other pages are under way."""
 
 
 @runtime_checkable
 class RangeStore(Protocol):
-    """All that a transport must provide.
+    """The interface that a store must implement.
 
-    What it can do besides is told by the methods of the other protocols, and by an attribute `suffixes`: False where
-    it cannot be asked for the end of an object of unknown size, and has to be a `Header`. Without one it is True.
+    The other protocols are optional. So is an attribute `suffixes`: False if the store cannot read the end of an object of
+    unknown size; it must implement `Header` then.
     """
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
-        """One range of one object, exactly; all of an object that is shorter than a suffix.
+        """Read exactly one range of one object; for a suffix longer than the object, all of it.
 
-        It sends one request and never retries: gate, retry, merging and counting lie above. It is called many times at
-        once, on one event loop of accel's own. Cancelling it ends the request.
+        It sends one request and does not retry, as accel bounds, retries, merges and counts requests. It is called
+        concurrently, on an event loop of accel's own. Cancelling it ends the request.
 
         Parameters
         ----------
@@ -100,7 +100,7 @@ class RangeStore(Protocol):
             Relative to the store's root, without a leading slash.
         want : ByteRange or Suffix
         if_match : str, optional
-            The etag that the object must have: one that `read` gave before, and never a weak one.
+            The etag that the object must have; it was returned by `read` before, and is not weak.
 
         Returns
         -------
@@ -111,21 +111,21 @@ class RangeStore(Protocol):
         ObjectNotFoundError
             There is no such object.
         ObjectChangedError
-            It has another etag than `if_match` (HTTP's 412).
+            The object has another etag than `if_match` (HTTP's 412).
         StoreError
-            Whatever else; with `transient` set where the same request may succeed when it is sent again.
+            Any other failure; `transient` says whether the same request may succeed later.
         """
         ...
 
 
 @runtime_checkable
 class Gatherer(Protocol):
-    """A store to which several ranges of one object cost hardly more than one."""
+    """A store for which several ranges of one object cost hardly more than one."""
 
     async def gather_ranges(
         self, path: str, wants: Sequence[ByteRange], *, if_match: str | None = None
     ) -> Sequence[Payload]:
-        """Each of these ranges, exactly, all of one version; raises as `RangeStore.read` does, of any of them."""
+        """Read exactly these ranges, all of one version; raises as `RangeStore.read` does."""
         ...
 
 
@@ -134,39 +134,39 @@ class Lister(Protocol):
     """A store that lists."""
 
     def list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
-        """Objects at or below `prefix` (a whole path segment prefix; "" is the root), sorted by path."""
+        """List the objects at or below `prefix`, sorted by path. A prefix ends with a path segment; "" is the root."""
         ...
 
 
 @runtime_checkable
 class Pager(Protocol):
-    """A store that lists by pages, a request each."""
+    """A store that lists by pages, with one request for each."""
 
     @property
     def cuts_listings(self) -> bool:
-        """Whether it lists in the byte order of keys, and finds those after a given one without listing the others."""
+        """Whether keys are listed in byte order, and can be listed from a given key on without listing those before it."""
         ...
 
     def pages(self, prefix: str, *, after: str | None = None) -> AsyncGenerator[Sequence[ObjectEntry], None]:
-        """What `Lister.list` lists, in the store's own order; none is empty, and each is asked for in its turn.
+        """Yield the objects of `Lister.list` in pages, in the order of the store. A page is requested when it is needed.
 
-        With `after`, only what has a key greater than that; the store need not be asked for the others.
+        With `after`, only objects with a greater key are listed.
         """
         ...
 
 
 @runtime_checkable
 class Header(Protocol):
-    """A store that tells size and etag of an object without its bytes."""
+    """A store that returns the size and etag of an object without its bytes."""
 
     async def head(self, path: str) -> ObjectEntry:
-        """One request; raises as `RangeStore.read` does."""
+        """Return the size and etag by one request; raises as `RangeStore.read` does."""
         ...
 
 
 @runtime_checkable
 class Writer(Protocol):
-    """A store that takes objects."""
+    """A store that can be written to."""
 
     async def write(
         self,
@@ -177,13 +177,11 @@ class Writer(Protocol):
         if_match: str | None = None,
         if_absent: bool = False,
     ) -> None:
-        """Put one object of `size` bytes, which is seen when it is whole or not at all.
+        """Write one object of `size` bytes, which appears whole or not at all.
 
-        With `if_match` it takes the place of that version only, in one request, and
-        ObjectChangedError is raised where there is another; the parts are then held in memory.
-        With `if_absent` likewise, only where no object has the name.
-        Without, whatever has the name is replaced, and memory stays bounded. What `parts` raises is
-        raised again, and nothing is written.
+        With `if_match` it replaces only that version, by one request from memory; ObjectChangedError is raised if there
+        is another version. With `if_absent` likewise, only if no object has the name. Without, it replaces any object of
+        that name, in bounded memory. An exception of `parts` is raised, and nothing is written.
         """
         ...
 

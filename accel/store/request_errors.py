@@ -1,4 +1,4 @@
-"""The failures of a request, what of a server's own text may be shown, and the names that errors give to objects."""
+"""Errors of requests, the texts of servers that they may quote, and the names by which they call objects."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
 OUT_OF_FILES: Final = (
     "raise the limit (`ulimit -n`), or lower Options.max_requests_in_flight and Options.max_files_in_flight"
 )
-"""The hint where the process has as many files open as it may."""
+"""The hint for a process that has reached its limit of open files."""
 
 
 def transient_status(status: int) -> bool:
@@ -51,7 +51,7 @@ def transient_status(status: int) -> bool:
 def system_error(
     error: OSError, *, path: str, place: str | None = None, hint: str | None = None
 ) -> StoreError:
-    """What the file system refused; `hint` says what to do where it is a matter of permissions."""
+    """Return the error for a failure of the file system; `hint` is used if permissions are missing."""
     text = error.strerror or str(error)
     if isinstance(error, PermissionError):
         return AccessDeniedError(text, path=path, place=place, hint=hint or "check its permissions")
@@ -70,9 +70,9 @@ def changed_object(path: str, place: str | None) -> ObjectChangedError:
 
 
 class IncompleteBodyError(StoreError):
-    """A body that ended early. It carries what came, so that only the rest is requested again.
+    """A body that ended early. It carries the bytes received, so that only the rest is requested again.
 
-    `range` is what the response promised; `partial` holds its first bytes.
+    `range` is the range that the response promised; `partial` holds its first bytes.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class IncompleteBodyError(StoreError):
 
 
 class ShortObjectError(StoreError):
-    """The object ends before the range does. `size` is the object's, where the store said it."""
+    """The object ends before the range does. `size` is that of the object, if the store told it."""
 
     def __init__(self, *, path: str, want: ByteRange, size: int | None, etag: str | None = None) -> None:
         message = "the object is shorter" if size is None else f"the object has only {size} bytes"
@@ -107,9 +107,9 @@ class ShortObjectError(StoreError):
 
 
 class SuffixUnsupportedError(StoreError):
-    """This store, or this server, cannot serve the last bytes of an object of unknown size.
+    """The store cannot read the last bytes of an object of unknown size.
 
-    `sent` says whether a request was spent on finding out; `certain`, whether it holds for all objects.
+    `sent` says whether a request was sent; `certain`, whether this holds for all objects.
     """
 
     def __init__(self, *, path: str, sent: bool, certain: bool, status: int | None = None) -> None:
@@ -119,11 +119,11 @@ class SuffixUnsupportedError(StoreError):
 
 
 class ObjectGoneError(ObjectChangedError, ObjectNotFoundError):
-    """The object whose metadata was read has been deleted since: changed, and not found."""
+    """The object has been deleted since its metadata was read, so it is both changed and not found."""
 
 
 def foremost(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the most telling error of a group: that of a changed object, else the first AccelError."""
+    """Return the most significant error of a group: an ObjectChangedError, else the first AccelError."""
     flat: list[BaseException] = []
     pending: list[BaseException] = [failures]
     while pending:
@@ -140,7 +140,7 @@ def foremost(failures: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def own_copy_of(error: BaseException) -> BaseException:
-    """Return a copy of an AccelError for one of several who receive it, so that each may add to its own."""
+    """Return a copy of an AccelError that several tasks receive, so that each can add to its own."""
     if not isinstance(error, AccelError):
         return error
     own = copy.copy(error)
@@ -170,10 +170,10 @@ CREDENTIAL_FAULTS: Final = MappingProxyType(
         "AuthorizationQueryParametersError": _SCOPE,
     }
 )
-"""What to do, by code. Some of these come with status 400, which may otherwise mean that a request was not understood."""
+"""Hints by error code. Some of these codes come with status 400, which otherwise means a request that is not understood."""
 
 _MOST_TEXT = 1024
-# A server may give back what it was sent.
+# A server may quote the request.
 _NAMED = re.compile(
     r"([\w-]*(?:signature|credential|token|secret|password|\bsig)[\w-]*[\"']?\s*[=:]\s*[\"']?)[^\s,;&'\"<>]+",
     re.IGNORECASE,
@@ -184,22 +184,22 @@ _OPAQUE = re.compile(r"(?=[0-9+_%~-]*[A-Za-z])([A-Za-z0-9+_%~-]{8})[A-Za-z0-9+_%
 
 
 def code_in(body: str) -> str | None:
-    """Return the error code in the body of an answer of S3; None where there is none."""
+    """Return the error code in the body of a response of S3, or None."""
     found = _CODE.search(body)
     return None if found is None else quoted(found[1], 80)
 
 
 def quoted(text: str, most: int) -> str:
-    """Return the text of a server, cut to `most` characters and without what looks like a credential, for a message."""
+    """Return at most `most` characters of a text of a server, with anything that looks like a credential masked."""
     if len(text) > _MOST_TEXT:
-        # Cut between words: the rest of a credential would not be recognised.
+        # Cut between words, as a part of a credential would not be recognised.
         text = text[:_MOST_TEXT].rpartition(" ")[0]
     text = _SCHEME.sub(r"\1 ***", _NAMED.sub(r"\1***", redact(text)))
     return _OPAQUE.sub(r"\1***", text)[:most]
 
 
 class ErrorContext(CancellationGuard):
-    """A context in which errors name an object by its whole address; a store knows only the path in it.
+    """A context that completes the path in errors to the whole address of an object, of which a store knows only the path.
 
     Parameters
     ----------
@@ -233,6 +233,6 @@ class ErrorContext(CancellationGuard):
         path = self._path
         base = f"{path.rstrip('/')}/".lstrip("/")
         if error.path and error.path.startswith(base) and error.path[0] != "/" and "://" not in error.path:
-            path = error.path  # below: one directory of those that are listed
+            path = error.path  # an object or directory below a listed one
         whole = path if self._root in ("store:", "") else f"{self._root}/{path}"
         error.path = redact(whole.removeprefix(LOCAL_ROOT))

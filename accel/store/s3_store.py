@@ -19,8 +19,16 @@ from accel.options import KIB, Options, Transport
 from accel.ranges import ByteRange, Suffix
 from accel.store import io_loop
 from accel.store.connection_faults import connection_fault
-from accel.store.connection_pool import Origin, Timeouts, UnreachableError, connections_to
-from accel.store.http_connection import Loss, LostError, Reply, Request
+from accel.store.http_connections import (
+    Loss,
+    LostError,
+    Origin,
+    Reply,
+    Request,
+    Timeouts,
+    UnreachableError,
+    connections_to,
+)
 from accel.store.http_response import range_header, read_answer, refusal
 from accel.store.obstore_errors import S3_ADDRESS, translate
 from accel.store.obstore_store import ObstoreStore, has_readable_config, without_retries

@@ -1,4 +1,4 @@
-"""Tasks on the I/O loop: kept alive, cancelled, grouped, cut into slices, and waited for at exit."""
+"""Tasks on the I/O loop: how they stay alive, are cancelled, grouped, interleaved, and awaited at exit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def cancel_requests() -> int:
 
 
 def foreign_cancellation() -> StoreError:
-    """Return the error for a CancelledError that nobody who waits has asked for: the waiting task must not end silently."""
+    """Return the error for a CancelledError that no waiting task was sent, so that these do not end silently."""
     return StoreError(
         "a request was cancelled, and by nobody who waits for it",
         hint="the store may share what it does with others, one of whom was cancelled",
@@ -48,14 +48,14 @@ def foreign_cancellation() -> StoreError:
 
 
 def closed_early() -> AccelError:
-    """Return the error for who takes batches from a run that was stopped."""
+    """Return the error for taking batches from a run that was closed."""
     return AccelError("the scan was closed before its end", hint="iterate it again to run it anew")
 
 
 class CancellationGuard:
     """A context in which a CancelledError becomes a StoreError unless this very task was cancelled.
 
-    It is no generator, as one is entered for each request.
+    It is a class, as a generator would be slower, and each request enters one.
 
     Raises
     ------
@@ -79,15 +79,12 @@ class CancellationGuard:
 
 T = TypeVar("T")
 
-# A loop holds its tasks weakly.
+# References to running tasks, as an event loop refers to its tasks weakly.
 _tasks: set[asyncio.Task[Any]] = set()
 
 
 def begin(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Start a task on the running event loop, and keep a reference to it until it ends.
-
-    The loop itself holds tasks weakly: one whose waiters are dropped would be destroyed midway.
-    """
+    """Start a task on the running event loop that lives until it ends, even if nobody refers to it."""
     task = asyncio.get_running_loop().create_task(coroutine)
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)
@@ -95,13 +92,13 @@ def begin(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
 
 
 def see(ended: asyncio.Future[Any]) -> None:
-    """Mark the failure of a future as retrieved, so that asyncio does not log it: whoever waited may be gone."""
+    """Mark the exception of a future as retrieved, so that asyncio does not log it if nobody waits any more."""
     if not ended.cancelled():
         ended.exception()
 
 
 class Call(Generic[T]):
-    """One coroutine on the I/O loop, seen from another thread. `deliver` is called on the I/O loop when it has ended."""
+    """A coroutine on the I/O loop that another thread waits for. `deliver` is called on the I/O loop when it has ended."""
 
     def __init__(
         self,
@@ -116,7 +113,7 @@ class Call(Generic[T]):
         self.ended = False
 
     def send(self) -> None:
-        """Start it. Whatever interrupts this, only `cancel` ends the coroutine from here on: it may run already."""
+        """Start the coroutine. After an interrupt in this method it may run, and must be ended by `cancel`."""
         self._loop.call_soon_threadsafe(self._start, context=contextvars.copy_context())
 
     def _start(self) -> None:
@@ -132,7 +129,7 @@ class Call(Generic[T]):
         self._deliver()
 
     def cancel(self) -> None:
-        """Cancel it, from the thread that sent it; the call ends soon after, and delivers."""
+        """Cancel the coroutine, on the thread that called `send`; the call ends soon after, and delivers."""
         try:
             self._loop.call_soon_threadsafe(self._cancel)
         except RuntimeError:  # the loop is closed: nothing runs there any more
@@ -142,7 +139,7 @@ class Call(Generic[T]):
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        elif not self.ended:  # it was never sent: `_start` would have run first
+        elif not self.ended:  # `send` was not called, else `_start` would have run first
             self._coroutine.close()
             self._end()
 
@@ -158,11 +155,10 @@ class Call(Generic[T]):
 
 
 class Group(asyncio.TaskGroup):
-    """A task group that raises CancelledError when it was cancelled, also where one of its tasks has failed.
+    """A task group that raises CancelledError if it was cancelled, even if one of its tasks has failed.
 
-    Python's own group raises the failure then. Before 3.13 the cancellation is lost, so a caller that handles the failure
-    and goes on cannot be stopped any more. Since 3.13 it comes at the next await, which a caller that raises the failure
-    again never reaches, and which may be part of an orderly end.
+    Python's group raises the failure instead. Before 3.13 the cancellation is then lost, and a caller that handles the
+    failure cannot be stopped any more. Since 3.13 it is raised at the next await, which may be part of an orderly end.
     """
 
     async def __aenter__(self) -> Self:
@@ -183,10 +179,10 @@ class Group(asyncio.TaskGroup):
             if sys.version_info < (3, 13):
                 task = asyncio.current_task()
                 if task is not None and self._asks and not asked:
-                    # The group takes back its own request, but not where the task was ending already.
+                    # The group takes back its own request, unless the task was ending already.
                     task.uncancel()
             elif cancel_requests():
-                # Python has cancelled the task anew for its next await: take that here.
+                # Python has cancelled the task again for its next await, which is this one.
                 with suppress(asyncio.CancelledError):
                     await asyncio.sleep(0)
             if cancel_requests() > self._cancels:
@@ -195,20 +191,20 @@ class Group(asyncio.TaskGroup):
 
     @property
     def _asks(self) -> bool:
-        """Whether it has cancelled its own task because of a failure."""
+        """Whether the group has cancelled its own task because of a failure."""
         return bool(getattr(self, "_parent_cancel_requested", False))
 
 
 S = TypeVar("S")
 
-# Seconds of one slice; reading the clock costs a ten-thousandth of that.
+# Seconds of one time slice; reading the clock costs a ten-thousandth of that.
 _SLICE = 0.002
 # Items after which `each` looks at the clock.
 _BLOCK = 64
 
 
 class _Slices:
-    """The current slice of one loop, whoever works in it."""
+    """The current time slice of one event loop, which all its tasks share."""
 
     def __init__(self) -> None:
         self.until = 0.0
@@ -223,9 +219,9 @@ _of_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Slices] = weakre
 
 
 async def breathe() -> None:
-    """Let the loop run other work if the current slice is used up; to be awaited between the steps of long work.
+    """Let the loop run other tasks if the current time slice is used up; long work awaits this between its steps.
 
-    All callers on one loop share the slice, so many that work at once delay the loop no longer than one.
+    All callers on one loop share the slice, so that many delay the loop no longer than one.
     """
     loop = asyncio.get_running_loop()
     slices = _of_loop.get(loop)
@@ -234,13 +230,13 @@ async def breathe() -> None:
     while time.monotonic() >= slices.until:
         if not slices.ending:
             slices.ending = True
-            # The next slice begins with the next round of the loop, before anybody who waits for it.
+            # The next slice begins with the next iteration of the loop, before all that wait for it.
             loop.call_soon(slices.begin)
         await asyncio.sleep(0)
 
 
 async def each(items: Iterable[S], do: Callable[[S], T]) -> list[T]:
-    """Return what `do` makes of each item, in order, and yield to the loop between blocks of items."""
+    """Return `do(item)` for each item, in order, and let the loop run between blocks of items."""
     out: list[T] = []
     for item in items:
         out.append(do(item))
@@ -251,21 +247,20 @@ async def each(items: Iterable[S], do: Callable[[S], T]) -> list[T]:
 
 A = TypeVar("A", bound=Awaitable[Any])
 
-# The asynchronous calls of obstore that its threads have not released yet. Each call ends on a thread that Python does
-# not know of, which takes the interpreter to hand over the outcome, also of a call that was cancelled. One that comes too
-# late finds its event loop closed, or the interpreter gone, and aborts the process: who ends these waits for
-# `all_released`. A thread holds the future of a call until it is done with it.
+# Asynchronous calls of obstore whose futures its threads still refer to. A thread of obstore takes the interpreter lock to
+# deliver the outcome of a call, even of a cancelled one. If the event loop is closed or the interpreter gone by then, the
+# process aborts. So whoever ends these waits for `all_released`.
 _unfinished_calls: set[weakref.ref[Any]] = set()
 
 
 def tracked(call: A) -> A:
-    """Track a call until obstore has released it, and return it. Every asynchronous call of obstore goes through here."""
+    """Track a call until obstore has released it, and return it. Every asynchronous call of obstore must be tracked."""
     _unfinished_calls.add(weakref.ref(call, _unfinished_calls.discard))
     return call
 
 
 class TrackedStream(Generic[T]):
-    """A stream of obstore, each step of it tracked."""
+    """A stream of obstore whose steps are tracked."""
 
     __slots__ = ("_stream",)
 
@@ -280,12 +275,12 @@ class TrackedStream(Generic[T]):
 
 
 def all_released() -> bool:
-    """Return whether no thread of obstore will take the interpreter any more. May be called from any thread."""
+    """Return whether no thread of obstore will take the interpreter lock any more. May be called from any thread."""
     if not _unfinished_calls:
         return True
     from obstore.store import MemoryStore
 
-    # Its next call drops what its threads have dropped without the interpreter.
+    # Any call of obstore releases what its threads have dropped without the interpreter lock.
     MemoryStore()
     return not _unfinished_calls
 

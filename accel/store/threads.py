@@ -1,4 +1,4 @@
-"""Threads for calls that would hold up the I/O loop, name lookups among them."""
+"""Thread pools for calls that would block the I/O loop, such as name lookups."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ R = TypeVar("R")
 
 
 class Threads:
-    """Threads that are started as they are needed, and then wait for the next call.
+    """A pool of threads that are started as they are needed.
 
-    They are not those of `concurrent.futures`, which event loops use: these take no work once the main thread has ended,
-    and the end of a process waits for a call of theirs that never returns. There are several pools, as calls to a file
-    system whose server is gone never return, and nothing else may wait behind them.
+    The pools of `concurrent.futures` do not serve: they take no work once the main thread has ended, and the end of a
+    process waits for their calls, even for one that never returns. There are several pools, as calls to a file system
+    whose server is gone never return, and nothing else may wait behind these.
 
     Parameters
     ----------
     name : str
     most : int
-        Calls under way at once; others wait.
+        Maximum calls under way at once; others wait.
     patience : float
-        Seconds that the end of the process waits for the calls that have begun.
+        Seconds that the end of the process waits for calls that have begun.
     """
 
     def __init__(self, name: str, most: int, *, patience: float) -> None:
@@ -44,7 +44,7 @@ class Threads:
         _all.add(self)
 
     def _forget(self) -> None:
-        """Set up, or reset after a fork, all that does not survive one."""
+        """Set up, or reset after a fork, the state that does not survive a fork."""
         self._lock = threading.Lock()
         self._waiting: SimpleQueue[_Call | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
@@ -52,29 +52,29 @@ class Threads:
         self._closed = False
 
     async def run(self, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call `fn` on one of the threads, from any event loop; raises what it raises.
+        """Call `fn` on one of the threads, from any event loop, and return or raise its outcome.
 
-        A cancelled caller does not wait. A call that has begun then runs to its end, and its outcome is dropped.
+        A cancelled caller does not wait; a call that has begun runs to its end, and its outcome is dropped.
 
         Raises
         ------
         RuntimeError
-            They have been closed.
+            The pool has been closed.
         """
         future = self.begin(fn, *args, **kwargs)
         try:
             return await future
         finally:
-            del future  # it holds an error whose frames hold it
+            del future  # else an error would refer to itself through its frames
 
     def begin(self, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
-        """Start what `run` awaits, and return its future, which belongs to the running loop."""
+        """Start the call that `run` awaits, and return its future, which belongs to the running loop."""
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._put(_Call(partial(fn, *args, **kwargs), future, self._finished))
         return future
 
     def close(self, patience: float | None = None) -> None:
-        """Drop the calls that have not begun, and wait for those that have. May be called twice."""
+        """Drop calls that have not begun, and wait for those that have. May be called twice."""
         with self._lock:
             self._closed = True
             threads, self._threads = self._threads, []
@@ -88,7 +88,7 @@ class Threads:
             thread.join(None if until is None else max(0.0, until - time.monotonic()))
 
     def end(self) -> None:
-        """Let the threads end once they have run what waits for them. No call may be made after this.
+        """Let the threads end after the calls that wait. No call may be made after this.
 
         It takes no lock, so that a finalizer may call it on any thread.
         """
@@ -104,7 +104,7 @@ class Threads:
             self._waiting.put(call)
 
     def _start(self) -> None:
-        # Daemons: at exit Python would wait for all others.
+        # Daemons, as Python waits for all other threads at exit.
         name = f"{self._name}_{len(self._threads)}"
         thread = threading.Thread(target=self._serve, name=name, daemon=True)
         try:
@@ -119,7 +119,7 @@ class Threads:
         waiting = self._waiting
         while (call := waiting.get()) is not None:
             call.make()
-            del call  # its outcome belongs to the caller
+            del call  # so that it does not keep its outcome alive
         waiting.put(None)  # for the next
 
     def _finished(self) -> None:
@@ -156,10 +156,10 @@ class _Call:
         self._deliver(asyncio.Future.cancel)
 
     def _deliver(self, how: Callable[..., object], *what: Any) -> None:
-        # First: the caller may have the next call for this very thread.
+        # Before the outcome is delivered, as the caller may have the next call for this thread.
         self._finished()
         future = self._future
-        # The frames of an error lead here, so it would hold itself.
+        # Else an error would refer to itself through its frames.
         del self._future, self._work
         with contextlib.suppress(RuntimeError):  # the caller's loop was closed meanwhile
             future.get_loop().call_soon_threadsafe(how, future, *what)
@@ -176,7 +176,7 @@ def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
 
 
 def end_threads() -> None:
-    """End all threads, at exit, when no event loop waits for them any more."""
+    """End all threads at exit, when no event loop waits for them any more."""
     for threads in list(_all):
         threads.close(threads.patience)
 
@@ -190,13 +190,13 @@ _all: weakref.WeakSet[Threads] = weakref.WeakSet()
 os.register_at_fork(after_in_child=_after_fork)
 
 FILES = Threads("accel-file", 64, patience=0.5)
-"""For calls to file systems, which never return where the server is gone."""
+"""For calls to file systems, which never return if the server is gone."""
 DISK = Threads("accel-disk", 4, patience=0.5)
 """For the files of the disk cache."""
 WORK = Threads("accel-work", min(32, (os.cpu_count() or 1) + 4), patience=10.0)
-"""For work of the processor beside decoding: copying, decompressing."""
+"""For copying and decompressing."""
 NAMES = Threads("accel-name", 64, patience=0.0)
-"""For lookups of host names. One that nobody answers takes half a minute, and nothing may wait behind it."""
+"""For lookups of host names. One that is not answered takes half a minute, and nothing may wait behind it."""
 
 _lookups: dict[tuple[object, ...], asyncio.Future[list[Any]]] = {}
 
@@ -204,7 +204,7 @@ _lookups: dict[tuple[object, ...], asyncio.Future[list[Any]]] = {}
 async def resolve(host: str, port: int, *, family: int = 0, flags: int = 0) -> list[Any]:
     """Return the addresses of a TCP server as `socket.getaddrinfo` does; concurrent callers share one lookup.
 
-    A cancelled caller leaves the lookup to its thread, and to those who ask again meanwhile.
+    If a caller is cancelled, the lookup goes on, for other callers.
 
     Raises
     ------

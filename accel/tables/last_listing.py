@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from accel.cache.cache import Cache, CacheKey
+from accel.cache.cache import Cache
+from accel.cache.cache_key import CacheKey
 from accel.planning.file_entry import FileBlock, FileEntry
 from accel.store.tasks import breathe, each
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import pyarrow as pa
 
-from accel.cache.cache import Cache, CacheKey, Entry
+from accel.cache.cache import Cache
+from accel.cache.cache_key import CacheKey, Entry
 from accel.errors import AccelError, ObjectNotFoundError
 from accel.metrics import Metrics
 from accel.planning.file_entry import FileBlock, FileEntry, FileFacts

@@ -324,7 +324,7 @@ async def test_cancelled_at_every_turn_a_read_leaves_nothing_behind(turns: int) 
     task.cancel()
     outcome = (await asyncio.gather(task, return_exceptions=True))[0]
     assert outcome == 5 or isinstance(outcome, asyncio.CancelledError)
-    assert (store.inside, client.gate.requests, client.gate.bytes) == (0, 0, 0)
+    assert (store.inside, client.gate.users, client.gate.bytes) == (0, 0, 0)
     assert asyncio.all_tasks() == {asyncio.current_task()}
     # And the client is as good as new.
     assert await cache.load("k", load) == 5

@@ -136,7 +136,7 @@ def test_without_a_strong_etag_nothing_is_kept(etag: str | None) -> None:
     options = accel.Options(allow_unpinned=True)
     found = [ask(store, cache, "key = 2", options=options) for _ in range(4)]
     assert found == [(sorted_rows().slice(2, 1), 0)] * 4
-    assert cache.stats().row_entries == 0
+    assert cache.stats().result_entries == 0
 
 
 def test_many_lookups_at_once(lookups: RecordingStore) -> None:
@@ -151,7 +151,7 @@ def test_many_lookups_at_once(lookups: RecordingStore) -> None:
         assert [rows.to_pydict() for rows in found] == [
             sorted_rows().slice(key, 1).to_pydict() for key in keys
         ]
-    assert cache.stats().row_entries == len(keys) // 2
+    assert cache.stats().result_entries == len(keys) // 2
 
 
 def test_from_the_third_time_on(store: RecordingStore, expected: pa.Table) -> None:
@@ -258,7 +258,7 @@ def test_a_lookup_in_another_version_of_the_file(max_age: float) -> None:
     if max_age:
         assert found == (sorted_rows().slice(2, 1), 1)
         cache.clear()
-        assert cache.stats().row_entries == 0
+        assert cache.stats().result_entries == 0
         found = ask(objects, cache, "key = 2")
     assert found == (turned.slice(2, 1), 0)
 
@@ -368,7 +368,7 @@ def test_a_long_list_is_not_looked_through_again(
     monkeypatch.setattr(question_keys, "rows_key", refuse)
     for _ in range(3):
         assert ask(lookups, cache, where)[0].num_rows == 46
-    assert cache.stats().row_entries == 0
+    assert cache.stats().result_entries == 0
 
 
 def test_where_no_data_is_kept_neither_are_rows(store: RecordingStore, expected: pa.Table) -> None:
@@ -392,17 +392,18 @@ def test_a_plan_neither_keeps_nor_finds_them(store: RecordingStore, expected: pa
 def test_what_they_hold_is_told(store: RecordingStore, lookups: RecordingStore) -> None:
     cache = accel.Cache()
     ask(store, cache)
-    assert (cache.stats().row_entries, cache.stats().row_nbytes) == (0, 0)
+    matched = cache.stats()
+    assert matched.result_entries == 1  # which rows matched
     ask(store, cache)
-    held = cache.stats()
-    assert held.row_entries == GROUPS
-    assert 1000 < held.row_nbytes < 8000
+    found = cache.stats()
+    assert found.result_entries == GROUPS + 1
+    assert 1000 < found.result_nbytes - matched.result_nbytes < 8000
     ask(store, cache)
-    assert cache.stats().row_nbytes == held.row_nbytes
+    assert cache.stats().result_nbytes == found.result_nbytes
     cache.clear()
-    assert (cache.stats().row_entries, cache.stats().row_nbytes) == (0, 0)
+    assert (cache.stats().result_entries, cache.stats().result_nbytes) == (0, 0)
     few = accel.Cache(memory=64 * 8000, data=64 * 9000)
     for key in range(40):
         for _ in range(2):
             ask(lookups, few, f"key = {key}")
-    assert 5000 < few.stats().row_nbytes <= few.stats().result_nbytes <= 17_000
+    assert 5000 < few.stats().result_nbytes <= 17_000

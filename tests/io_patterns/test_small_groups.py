@@ -95,7 +95,7 @@ def test_what_is_kept_of_them_is_not_asked_for(store: RecordingStore, data: byte
         found = scan(store, where, cache=cache)
         expected = found.to_table()
         assert found.metrics.rows_recalled == 0
-    assert (cache.stats().row_entries, expected.num_rows > 100) == (3, True)
+    assert (cache.stats().result_entries, expected.num_rows > 100) == (3, True)
     cache.byte_tier.clear()
     store.clear()
     found = scan(store, where, cache=cache)

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accel.store.http_connection import Connection, LostError, Reply, Request, new_scratch
+from accel.store.http_connections import Connection, LostError, Reply, Request, new_scratch
 
 ROOM = 300_000
 

@@ -12,7 +12,7 @@ import pytest
 from obstore.store import MemoryStore
 
 import accel
-from accel.cache.cache import file_key
+from accel.cache.cache_key import file_key
 from accel.errors import IndexFormatError, SchemaMismatchError
 from accel.metrics import Metrics
 from accel.planning.handle import FileHandle

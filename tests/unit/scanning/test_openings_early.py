@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.cache.cache import CacheKey, Entry
+from accel.cache.cache_key import CacheKey, Entry
 from accel.errors import StoreError
 from accel.store import io_loop, listing
 from accel.store.client import client_for

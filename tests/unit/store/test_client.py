@@ -285,7 +285,7 @@ async def test_the_first_error_cancels_the_others_and_comes_alone(inner: DictSto
         await client.read("f", [want(i * 200, i * 200 + 5, i) for i in range(4)], pin=pin, metrics=Metrics())
     assert caught.value.status == 403
     assert store.ended == 3
-    assert (client.gate.requests, client.gate.bytes) == (0, 0)
+    assert (client.gate.users, client.gate.bytes) == (0, 0)
 
 
 async def test_cancelling_a_read_ends_its_requests(inner: DictStore, pin: ObjectId) -> None:
@@ -309,7 +309,7 @@ async def test_cancelling_a_read_ends_its_requests(inner: DictStore, pin: Object
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert (store.inside, client.gate.requests) == (0, 0)
+    assert (store.inside, client.gate.users) == (0, 0)
     assert len(asyncio.all_tasks()) == 1
 
 

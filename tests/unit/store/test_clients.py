@@ -118,33 +118,37 @@ def test_storage_options_are_named_by_text(name: object, where: str) -> None:
         client_for(where, storage_options={"region": "eu", name: "x"})  # type: ignore[dict-item]
 
 
-def test_what_was_learned_of_a_store_outlives_its_clients_and_goes_with_it() -> None:
+def test_what_was_learned_of_a_store_outlives_its_clients() -> None:
     store = DictStore()
     first = client_for("store:", store=store)
-    token, network = first.token, first.network
+    network = first.network
     del first
     gc.collect()
     assert client_for("store:", store=store).network is network
     assert client_for("store:", store=store, options=Options(piece_bytes=7)).network is network
     assert client_for("store:", store=store, options=Options(assumed_latency=1.0)).network.latency == 1.0
     assert client_for("store:", store=DictStore()).network is not network
-    assert len(clients._registry.networks[token]) == 2
-    del store
-    gc.collect()
-    assert token not in clients._registry.networks
 
 
-def test_where_listings_are_cut_outlives_clients_and_goes_with_the_store() -> None:
+def test_what_was_learned_goes_with_the_store() -> None:
+    for make in (DictStore, MemoryStore):
+        store: Any = make()
+        learned = weakref.ref(client_for("store:", store=store).network)
+        gc.collect()
+        assert learned() is not None
+        del store
+        gc.collect()
+        assert learned() is None
+
+
+def test_where_listings_are_cut_outlives_clients() -> None:
     store = MemoryStore()
     first = client_for("store:", store=store)
-    token, cuts = first.token, first._listings._cuts
+    cuts = first._listings._cuts
     del first
     gc.collect()
     assert client_for("store:", store=store)._listings._cuts is cuts
     assert client_for("store:", store=MemoryStore())._listings._cuts is not cuts
-    del store
-    gc.collect()
-    assert token not in clients._registry.cuts
 
 
 def test_where_listings_are_cut_is_not_shared_between_credentials() -> None:
@@ -161,7 +165,7 @@ def test_what_reads_a_given_store_is_made_once_and_does_not_keep_it() -> None:
 
     store = given()
     client = client_for("store:", store=store)
-    token, first = client.token, client.store
+    first = client.store
     del client
     gc.collect()
     assert client_for("store:", store=store).store is first
@@ -178,14 +182,13 @@ def test_what_reads_a_given_store_is_made_once_and_does_not_keep_it() -> None:
     del store
     gc.collect()
     assert tracked() is None
-    assert token not in clients._registry.transports
 
 
 def test_of_a_given_store_little_is_kept_whatever_the_options() -> None:
     """A timeout that is what is left of a deadline is another one each time."""
     store = S3Store("b", region="us-east-1", access_key_id="K", secret_access_key="S")
     usual = client_for("store:", store=store)
-    token, reading, network = usual.token, usual.store, usual.network
+    reading, network = usual.store, usual.network
     del usual
     for n in range(2 * clients._MOST_OF_ONE):
         other = Options(read_timeout=1.0 + n, assumed_latency=1.0 + n)
@@ -194,8 +197,6 @@ def test_of_a_given_store_little_is_kept_whatever_the_options() -> None:
         again = client_for("store:", store=store)
         assert (again.store is reading, again.network is network) == (True, True)
         del again
-    kept = clients._registry.transports[token], clients._registry.networks[token]
-    assert [len(each) for each in kept] == [clients._MOST_OF_ONE] * 2
 
 
 def test_a_client_whose_store_is_broken_is_not_given_again() -> None:
@@ -214,7 +215,7 @@ def test_a_client_whose_store_is_broken_is_not_given_again() -> None:
 
 
 def test_of_more_clients_than_there_is_room_for_those_not_used_for_longest_go() -> None:
-    many = [client_for(f"s3://bucket-{n}", storage_options=KEYS) for n in range(clients._MOST)]
+    many = [client_for(f"s3://bucket-{n}", storage_options=KEYS) for n in range(clients._MOST_CLIENTS)]
     assert client_for("s3://bucket-0", storage_options=KEYS) is many[0]
     client_for("s3://one-more", storage_options=KEYS)
     assert client_for("s3://bucket-0", storage_options=KEYS) is many[0]

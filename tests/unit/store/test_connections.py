@@ -16,10 +16,20 @@ from urllib.parse import urlsplit
 import pytest
 import trustme
 
-from accel.store import connection_pool as connections
-from accel.store.connection_pool import Connections, Origin, Timeouts, UnreachableError, connections_to
-from accel.store.fetch import open_file_limit
-from accel.store.http_connection import Connection, Loss, LostError, Reply, Request
+from accel.store import http_connections as connections
+from accel.store.gate import open_file_limit
+from accel.store.http_connections import (
+    Connection,
+    Connections,
+    Loss,
+    LostError,
+    Origin,
+    Reply,
+    Request,
+    Timeouts,
+    UnreachableError,
+    connections_to,
+)
 
 BODY = bytes(i % 251 for i in range(1000))
 PATIENCE = Timeouts(1.0, 0.2)

@@ -21,7 +21,7 @@ from accel.ranges import ByteRange, Suffix
 from accel.store import io_loop
 from accel.store import s3_store as direct_store
 from accel.store import s3_store as signing
-from accel.store.connection_pool import connections_to
+from accel.store.http_connections import connections_to
 from accel.store.http_store import HttpStore
 from accel.store.obstore_store import ObstoreStore
 from accel.store.range_store import Header, Lister, Pager, RangeStore, Writer

@@ -15,7 +15,8 @@ from accel.errors import StoreError
 from accel.metrics import Metrics
 from accel.ranges import Kind
 from accel.store import listing
-from accel.store.fetch import Gate, Retry
+from accel.store.fetch import Retry
+from accel.store.gate import Gate
 from accel.store.listing import Cuts, Listings
 from accel.store.obstore_store import ObstoreStore
 from accel.store.range_store import ObjectEntry
@@ -431,7 +432,7 @@ async def test_a_listing_can_be_cancelled() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert (store.under_way, it._gate.requests) == (0, 0)
+    assert (store.under_way, it._gate.users) == (0, 0)
     assert await paths(it) == keys(range(200))
 
 

@@ -16,7 +16,7 @@ import pytest
 from accel.errors import StoreError
 from accel.options import Options
 from accel.ranges import ByteRange
-from accel.store.connection_pool import Connections, Origin, Timeouts, UnreachableError
+from accel.store.http_connections import Connections, Origin, Timeouts, UnreachableError
 from accel.store.http_store import HttpStore
 from accel.store.threads import resolve
 from tests.unit.store.test_connections import BODY, ask

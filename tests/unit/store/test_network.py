@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 
 import pytest
@@ -25,10 +26,6 @@ def fresh() -> Network:
 def test_until_something_is_known() -> None:
     network = fresh()
     assert (network.latency, network.bandwidth, network.total_bandwidth) == (0.03, 90e6, 360e6)
-    assert network.streams == 4
-    assert network.seconds(9_000_000) == pytest.approx(0.13)
-    assert network.seconds(9_000_000, requests=2) == pytest.approx(0.08)
-    assert network.seconds(9_000_000, requests=100) == pytest.approx(0.055)
     assert network.bytes_to_cover() == 10_800_000
     assert repr(network) == "Network(30.0 ms, 90 MB/s)"
 
@@ -83,11 +80,11 @@ def test_what_is_neither_small_nor_large_tells_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shared", "streams", "total"),
-    [(True, 1, 90e6), (False, 8, 720e6)],
+    ("shared", "total"),
+    [(True, 90e6), (False, 720e6)],
     ids=["one link for all", "each stream its own limit"],
 )
-def test_many_streams(shared: bool, streams: int, total: float) -> None:
+def test_many_streams(shared: bool, total: float) -> None:
     network = fresh()
     for _ in range(10):
         network.observe(KIB, 0.001)
@@ -96,7 +93,6 @@ def test_many_streams(shared: bool, streams: int, total: float) -> None:
             network.observe(8 * MIB, 0.001 + 8 * MIB / rate, in_flight=company)
     assert network.bandwidth == pytest.approx(90e6, rel=0.02)
     assert network.total_bandwidth == pytest.approx(total, rel=0.02)
-    assert network.streams == streams
 
 
 @pytest.mark.parametrize(
@@ -172,10 +168,7 @@ def test_memory_is_bounded() -> None:
     rng = random.Random(3)
     for _ in range(20_000):
         network.observe(rng.choice([KIB, MIB]), rng.random(), in_flight=rng.randrange(1, 65))
-    levels = network._levels.values()
-    held = [network._small, *(ring for level in levels for ring in (level.rate, level.together))]
-    assert len(held) <= 1 + 2 * 7
-    assert sum(len(ring.values) for ring in held) <= 128 + 14 * 16
+    assert len(pickle.dumps(network)) < 16_000
 
 
 def client_over(store: object, **options: float) -> Client:
@@ -205,9 +198,8 @@ async def test_failures_tell_nothing() -> None:
 
 
 def test_where_it_starts() -> None:
-    assert (
-        client_over(DictStore(), assumed_latency=0.2, assumed_bandwidth=1e6).network.seconds(1_000_000) == 1.2
-    )
+    assumed = client_over(DictStore(), assumed_latency=0.2, assumed_bandwidth=1e6).network
+    assert (assumed.latency, assumed.bandwidth) == (0.2, 1e6)
     local = Client(DictStore(), root="file://", token="t", options=Options())
     assert local.network.latency < 0.001
     assert local.network.bandwidth > 1e9

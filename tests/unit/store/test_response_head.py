@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accel.store.http_response import ResponseHead, _read_lines, read_head
+from accel.store.http_response import ResponseHead, read_head
 
 
 def test_a_plain_head() -> None:
@@ -31,7 +29,7 @@ KEEPS = {
 
 @pytest.mark.parametrize(("raw", "keeps"), KEEPS.values(), ids=KEEPS)
 def test_whether_the_connection_is_kept(raw: bytes, keeps: bool) -> None:
-    assert read_head(raw).keeps is keeps
+    assert read_head(raw).keep_alive is keeps
 
 
 LENGTHS = {
@@ -71,7 +69,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("raw", REFUSED.values(), ids=REFUSED)
 def test_what_is_refused(raw: bytes) -> None:
-    with pytest.raises(ValueError, match=r"status line|header|twice|number"):
+    with pytest.raises(ValueError, match=r"head|twice|number"):
         read_head(raw)
 
 
@@ -99,12 +97,23 @@ PARTS = st.lists(
 
 @settings(max_examples=400, deadline=None)
 @given(PARTS)
-def test_the_short_way_says_what_the_long_one_says(parts: list[bytes]) -> None:
-    def said(read: Callable[[bytes], ResponseHead]) -> ResponseHead | str:
-        try:
-            return read(raw)
-        except ValueError as error:
-            return str(error)
-
+def test_whatever_comes_is_read_by_lines_or_refused(parts: list[bytes]) -> None:
     raw = b"HTTP/1.1 206 Partial Content\r\nServer: x\r\n" + b"".join(parts)
-    assert said(read_head) == said(_read_lines)
+    try:
+        head = read_head(raw)
+    except ValueError:
+        return
+    lines = [line.partition(b":") for line in raw.split(b"\r\n")[1:]]
+    assert not any(b"\n" in line or b"\r" in line for line in raw.split(b"\r\n"))
+    assert all(colon and name == name.strip() for name, colon, _ in lines)
+    values = {name.lower().decode("latin-1"): value.strip().decode("latin-1") for name, _, value in lines}
+    assert (
+        head.headers.items()
+        == {name: values[name.lower()] for name in HEADERS if name.lower() in values}.items()
+    )
+
+
+HEADERS = [
+    *("Connection", "Content-Encoding", "Content-Length", "Content-Range"),
+    *("ETag", "Retry-After", "Transfer-Encoding"),
+]

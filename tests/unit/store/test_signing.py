@@ -10,7 +10,7 @@ from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
 
 from accel.options import Options
 from accel.store import s3_store as signing
-from accel.store.connection_pool import Origin, Timeouts
+from accel.store.http_connections import Origin, Timeouts
 from accel.store.s3_store import signer_of
 
 OPTIONS = Options(connect_timeout=3.0, read_timeout=4.0)

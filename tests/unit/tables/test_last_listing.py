@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.cache.cache import CacheKey, Entry
+from accel.cache.cache_key import CacheKey, Entry
 from accel.planning.file_entry import FileBlock, FileEntry
 from accel.tables.last_listing import LastListing
 

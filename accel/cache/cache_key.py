@@ -1,0 +1,46 @@
+"""The keys of the cache: store, path, version, kind and place."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+__all__ = ["CacheKey", "Entry", "file_key"]
+
+
+class Entry(enum.Enum):
+    """The kind of a cache entry."""
+
+    FILE = enum.auto()
+    """The handle of a file, whatever its version: `MetadataFreshness` decides whether it may be used."""
+    CURRENT = enum.auto()
+    """A check under way whether a version is the current one."""
+    DICTIONARY = enum.auto()
+    TAIL_HINT = enum.auto()
+    LISTING = enum.auto()
+    DIRECTORY = enum.auto()
+    """A source that is named like a file and turned out to be a directory."""
+    PAGES = enum.auto()
+    ROWS = enum.auto()
+    MATCHES = enum.auto()
+    """Which rows matched a predicate."""
+    CATALOG = enum.auto()
+    """A snapshot of an index outside the files."""
+
+
+class CacheKey(NamedTuple):
+    """The key of an entry of any tier."""
+
+    store: str
+    """The token of the client, so that nobody reads what another's credentials fetched."""
+    path: str
+    version: Hashable
+    kind: Entry
+    place: Any = None
+    """The part of the object, or the question about it: a byte range, a predicate, ..."""
+
+
+def file_key(token: str, path: str) -> CacheKey:
+    """Return the key of a file's handle, and of the load that brings it."""
+    return CacheKey(token, path, None, Entry.FILE)
