@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow as pa
 from accel.cache.cache import Cache, file_key
 from accel.coalesce import Merging, RequestShape
 from accel.decode.codecs import is_uncompressed
-from accel.decode.pool import DecodePiece, DecodePool, DecodeStack, MatchPiece
+from accel.decode.pool import DecodePool
 from accel.errors import AccelError, IndexFormatError
 from accel.format.model import SchemaElement
 from accel.metrics import Metrics
@@ -297,26 +298,24 @@ class Reader:
 
         `found` is given the rows that match, where they are few.
         """
-        options = self.options
-        left: list[int] = []
-        call = DecodePiece(
-            task,
-            read.piece,
-            read.leaves,
-            options.batch_rows,
-            options.memory_limit,
-            options.verify_checksums,
-            found,
-            left,
+        from accel.decode.piece import decode_piece
+
+        return await self._run(
+            task, read, partial(decode_piece, batch_rows=self.options.batch_rows, found=found)
         )
-        batches = call() if self._is_little(read) else await self._pool.run(call)
-        self._count_left(left)
-        return batches
 
     async def decode_stack(self, layers: Sequence[Layer]) -> list[pa.RecordBatch] | None:
         """Decode and filter small pieces of one file together; None where that has to be done one by one."""
+        from accel.decode.stack import decode_stack
+
         options = self.options
-        call = DecodeStack(layers, options.batch_rows, options.memory_limit, options.verify_checksums)
+        call = partial(
+            decode_stack,
+            layers,
+            batch_rows=options.batch_rows,
+            memory_limit=options.memory_limit,
+            verify_checksums=options.verify_checksums,
+        )
         little, pieces = options.inline_decode_bytes, [layer.piece for layer in layers]
         inline = (
             sum(len(piece.leaves) for piece in pieces) <= _INLINE_CHUNKS
@@ -326,18 +325,28 @@ class Reader:
         return call() if inline else await self._pool.run(call)
 
     async def match(self, task: ScanTask, read: PieceRead) -> RowSelection:
-        """The rows of a piece that match, from its filter's columns; inline or in a thread likewise."""
+        """Return the rows of a piece that match, from its filter's columns; on the loop or in a thread as `decode`."""
+        from accel.decode.piece import match_piece
+
+        return await self._run(task, read, match_piece)
+
+    async def _run(self, task: ScanTask, read: PieceRead, decode: Callable[..., T]) -> T:
+        """Call a decoder on the I/O loop or in a thread, and count the leaves that it left to pyarrow."""
         options = self.options
         left: list[int] = []
-        call = MatchPiece(task, read.piece, read.leaves, options.memory_limit, options.verify_checksums, left)
-        rows = call() if self._is_little(read) else await self._pool.run(call)
-        self._count_left(left)
-        return rows
-
-    def _count_left(self, left: Sequence[int]) -> None:
-        """Count the leaves that a direct decoder left to pyarrow, each once."""
+        call = partial(
+            decode,
+            task,
+            read.piece,
+            read.leaves,
+            memory_limit=options.memory_limit,
+            verify_checksums=options.verify_checksums,
+            left=left,
+        )
+        found = call() if self._is_little(read) else await self._pool.run(call)
         if left:
             self.metrics.add("decoder_fallbacks", len(set(left)))
+        return found
 
     def _is_little(self, read: PieceRead) -> bool:
         little, piece = self.options.inline_decode_bytes, read.piece

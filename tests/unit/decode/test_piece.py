@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
-from accel.decode import piece as outcome
+from accel.decode import piece
 from accel.format.thrift import BINARY, I32, I64, LIST, STRUCT, ThriftList, write_struct
 from accel.testing import DictStore
 
@@ -48,18 +48,18 @@ _WHERE = {
 def test_chunks_are_looked_at_one_by_one(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = DictStore({"x.parquet": _file()})
     found = accel.scan("x.parquet", where, store=store, cache=None).to_table()
-    monkeypatch.setattr(outcome, "_cuts", lambda arrays, num_rows: [0, num_rows])
+    monkeypatch.setattr(piece, "chunk_bounds", lambda arrays, num_rows: [0, num_rows])
     assert found.equals(accel.scan("x.parquet", where, store=store, cache=None).to_table())
     assert 0 < found.num_rows < _ROWS
 
 
 def test_where_they_are_cut() -> None:
     chunked = pa.chunked_array([[1, 2], [], [3], [4, 5]])
-    assert outcome._cuts([chunked, pa.array(range(5))], 5) == [0, 2, 3, 5]
-    assert outcome._cuts([chunked, pa.chunked_array([[1], [2, 3, 4, 5]])], 5) == [0, 1, 2, 3, 5]
-    assert outcome._cuts([pa.chunked_array([[1]] * 50)], 50) == [0, 50]
-    assert outcome._cuts([chunked], 4) == [0, 4]
-    assert outcome._cuts([], 0) == [0, 0]
+    assert piece.chunk_bounds([chunked, pa.array(range(5))], 5) == [0, 2, 3, 5]
+    assert piece.chunk_bounds([chunked, pa.chunked_array([[1], [2, 3, 4, 5]])], 5) == [0, 1, 2, 3, 5]
+    assert piece.chunk_bounds([pa.chunked_array([[1]] * 50)], 50) == [0, 50]
+    assert piece.chunk_bounds([chunked], 4) == [0, 4]
+    assert piece.chunk_bounds([], 0) == [0, 0]
 
 
 @pytest.mark.parametrize("columns", [["p"], ["late"], [], ["n", "p", "late"]])
