@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyarrow._parquet import ParquetReader
 
-from accel.decode.extensions import is_dressed
+from accel.decode.extensions import is_composite
 from accel.decode.splice import SchemaMemo, SplicePlan, plan_splice, splice
 from accel.errors import AccelError, ColumnNotFoundError, MemoryLimitError, ParquetFormatError
 from accel.format.model import INT96_UNIT, ParquetSchema
@@ -140,9 +140,9 @@ def projected_schema(
         As `file_schema`.
     """
     question = (int96_unit, *leaves)
-    known = _projected.get(schema, key_value, question)
-    if known is not None:
-        return known
+    cached = _projected.get(schema, key_value, question)
+    if cached is not None:
+        return cached
     fields = fields_of(schema, leaves)
     if whole is not None and not any(schema.leaves[leaf].ancestors for leaf in leaves):
         projected = pa.schema([whole.field(field) for field in fields], metadata=whole.metadata)
@@ -151,12 +151,12 @@ def projected_schema(
     with translate_errors(place="schema"):
         reader = open_reader(splice(plan, {}, num_rows=0), int96_unit=int96_unit)
         full = reader.schema_arrow
-        if any(map(is_dressed, full.types)):
+        if any(map(is_composite, full.types)):
             from accel.planning.projection import leaves_type
 
-            kept = frozenset(leaves)
+            leaf_set = frozenset(leaves)
             chosen = [
-                field.with_type(leaves_type(schema, schema.fields[ordinal], field.type, leaves=kept))
+                field.with_type(leaves_type(schema, schema.fields[ordinal], field.type, leaves=leaf_set))
                 for ordinal, field in zip(fields, full, strict=True)
             ]
             projected = pa.schema(chosen, metadata=full.metadata)
@@ -209,18 +209,18 @@ def shared_schema(schema: ParquetSchema) -> ParquetSchema:
 
 def holds_instants(schema: ParquetSchema) -> bool:
     """Whether any column is INT96."""
-    known = _holds.get(schema, _NOTHING, None)
-    if known is None:
-        known = _holds.put(schema, _NOTHING, None, has_instants(schema, range(len(schema.leaves))))
-    return known
+    cached = _holds.get(schema, _NOTHING, None)
+    if cached is None:
+        cached = _holds.put(schema, _NOTHING, None, has_instants(schema, range(len(schema.leaves))))
+    return cached
 
 
 def arrow_schema(
     schema: ParquetSchema, key_value: Mapping[str, bytes], *, int96_unit: str = INT96_UNIT
 ) -> pa.Schema:
     """`file_schema`, once for files that agree on all that it depends on."""
-    known = _arrow_schemas.get(schema, key_value, int96_unit)
-    if known is not None:
-        return known
+    cached = _arrow_schemas.get(schema, key_value, int96_unit)
+    if cached is not None:
+        return cached
     found = file_schema(schema, key_value, int96_unit=int96_unit)
     return _arrow_schemas.put(schema, key_value, int96_unit, found)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ import pyarrow as pa
 from cachetools import LRUCache
 
 from accel import kernels
-from accel.arrays import from_numpy
+from accel.arrays import Int64s, from_numpy
 from accel.decode.arrow import open_reader, translate_errors
 from accel.decode.chunks import ChunkPages
 from accel.decode.codecs import STORABLE, check_crc, decompress, store_bytes
@@ -38,9 +38,6 @@ from accel.format.runs import Runs, find_runs, unpack_runs
 from accel.format.thrift import BINARY, I32, STRUCT, Struct, read_struct, write_struct
 from accel.planning.selection import RowSelection
 from accel.ranges import Buffer, Kind
-
-if TYPE_CHECKING:
-    from accel.arrays import Int64s
 
 __all__ = [
     "FEW_VALUES",
@@ -153,9 +150,9 @@ def dictionary_values(
 def _required(element: SchemaElement) -> ParquetSchema:
     """A schema of this one column, without nulls. Kept, so that what is worked out of it is found again."""
     with _lock:
-        known = _schemas.get(element.raw)
-    if known is not None:
-        return known
+        cached = _schemas.get(element.raw)
+    if cached is not None:
+        return cached
     fields, _ = read_struct(element.raw)
     fields[3] = (I32, int(Repetition.REQUIRED))
     required = replace(element, repetition=Repetition.REQUIRED, raw=write_struct(fields))
@@ -177,9 +174,9 @@ def _entries(page: Buffer, codec: int, schema: ParquetSchema) -> pa.ChunkedArray
     if codec != Codec.UNCOMPRESSED:
         # pyarrow would decompress it into the default pool, which may not have been used yet.
         check_crc(body, crc)
-        bare = decompress(body, codec, size=header.uncompressed_size)
-        if bare is not None:
-            body, size, crc, codec = bare.data, header.uncompressed_size, None, Codec.UNCOMPRESSED
+        raw = decompress(body, codec, size=header.uncompressed_size)
+        if raw is not None:
+            body, size, crc, codec = raw.data, header.uncompressed_size, None, Codec.UNCOMPRESSED
         elif not header.num_values and codec != Codec.LZ4:
             # pyarrow does not decompress a data page of no values.
             raise ParquetFormatError("it does not decompress to its size", place=Kind.DICTIONARY.value)
@@ -315,9 +312,9 @@ def _dictionary(named: DictionaryFacts, codec: int, element: SchemaElement, kind
     key = (bytes(named.page), codec, element.raw, kind) if _is_small(named) else None
     if key is not None:
         with _lock:
-            known = _decoded.get(key)
-        if known is not None:
-            return known
+            cached = _decoded.get(key)
+        if cached is not None:
+            return cached
     form = form_of(kind, element)
     found = None if form is None else read_entries(named.page, codec, kind=kind, form=form)
     if found is None:
@@ -395,25 +392,25 @@ def read_picks(
     chosen = rows.row_numbers()
     ends = np.array([page.num_values for page in pages]).cumsum()
     cuts = [0, *chosen.searchsorted(ends).tolist()]
-    held = [number for number in range(len(pages)) if cuts[number + 1] > cuts[number]]
-    counts = [pages[number].num_values for number in held]
+    chosen_pages = [number for number in range(len(pages)) if cuts[number + 1] > cuts[number]]
+    counts = [pages[number].num_values for number in chosen_pages]
     if sum(counts) > MOST_PICKED:
         return None
-    bodies = value_bytes([pages[number] for number in held], optional=optional)
+    bodies = value_bytes([pages[number] for number in chosen_pages], optional=optional)
     picked = PickedPages(named.entries)
     for done, (count, raw) in enumerate(zip(counts, bodies, strict=True), 1):
         if raw is None or not picked.add(raw.tobytes(), count):
             return None
         # Those that are left are taken to be as these.
-        if done < len(held) and picked.looked_at * len(held) > _MOST_LOOKED_AT * done:
+        if done < len(chosen_pages) and picked.looked_at * len(chosen_pages) > _MOST_LOOKED_AT * done:
             return None
     indices = picked.indices()
     if indices is None:
         return None
-    if len(held) < len(pages):
+    if len(chosen_pages) < len(pages):
         # Where the rows lie in the pages that were read.
-        skipped = ends[held] - np.cumsum(counts)
-        chosen = chosen - skipped[ends[held].searchsorted(chosen, "right")]
+        skipped = ends[chosen_pages] - np.cumsum(counts)
+        chosen = chosen - skipped[ends[chosen_pages].searchsorted(chosen, "right")]
     indices = indices[chosen]
     entries, places = pick_entries(named, codec, element=element, kind=kind, form=form, indices=indices)
     return entries if places is None else kernels.take(entries, from_numpy(places))

@@ -17,24 +17,24 @@ from accel.planning.selection import RowSelection
 __all__ = ["direct_units", "read_directly"]
 
 
-def direct_units(known: Verified, units: Sequence[Unit], rows: RowSelection) -> Sequence[Unit]:
+def direct_units(verified: Verified, units: Sequence[Unit], rows: RowSelection) -> Sequence[Unit]:
     """The units that may be read apart: where most rows of several are wanted that pyarrow decodes soon, from one file,
     all others."""
     if len(units) < _SEVERAL:
         return units
     wanted = rows.count * _FEW
-    dense = {unit for unit in units if unit.num_rows < wanted and _is_light(known, unit)}
+    dense = {unit for unit in units if unit.num_rows < wanted and _is_light(verified, unit)}
     return units if len(dense) < _SEVERAL else [unit for unit in units if unit not in dense]
 
 
-def _is_light(known: Verified, unit: Unit) -> bool:
+def _is_light(verified: Verified, unit: Unit) -> bool:
     """Whether its rows are few, all dictionary-encoded, and the entries no more than they."""
-    named = known.facts[unit.leaves[0]].sole_dictionary
+    named = verified.facts[unit.leaves[0]].sole_dictionary
     return named is not None and named.entries <= unit.num_rows <= MOST_PICKED
 
 
 def read_directly(
-    known: Verified,
+    verified: Verified,
     unit: Unit,
     rows: RowSelection,
     field: pa.Field,
@@ -50,21 +50,21 @@ def read_directly(
     ParquetFormatError
         The pages do not decode.
     """
-    leaf = known.schema.leaves[unit.leaves[0]]
+    leaf = verified.schema.leaves[unit.leaves[0]]
     if len(unit.leaves) > 1 or leaf.max_repetition or len(leaf.path) > 1:
         return None
-    facts = known.facts[leaf.ordinal]
-    form = form_of(field.type, known.schema.elements[leaf.element])
+    facts = verified.facts[leaf.ordinal]
+    form = form_of(field.type, verified.schema.elements[leaf.element])
     if form is None:
         return None
     encoded = bool(facts.encoded.all())
     if encoded and (facts.dictionary is None or _are_many(unit, rows)):
         return None
-    pages = data_pages(known.chunks[leaf.ordinal], facts)
+    pages = data_pages(verified.chunks[leaf.ordinal], facts)
     if encoded:
-        array = _pick(known, unit, field.type, pages, form, rows)
+        array = _pick(verified, unit, field.type, pages, form, rows)
     elif all(is_plain(page, form, optional=leaf.max_definition > 0) for page in pages):
-        array = _read_pages(known, unit, field.type, pages, form, rows)
+        array = _read_pages(verified, unit, field.type, pages, form, rows)
     else:
         return None
     if array is None and left is not None:
@@ -87,7 +87,7 @@ _KEPT_SHARE = 2
 
 
 def _pick(
-    known: Verified,
+    verified: Verified,
     unit: Unit,
     kind: pa.DataType,
     pages: Sequence[DataPage],
@@ -95,18 +95,18 @@ def _pick(
     rows: RowSelection,
 ) -> pa.Array | None:
     """The selected rows of pages that are all dictionary-encoded; None where they are read in the common way."""
-    leaf = known.schema.leaves[unit.leaves[0]]
-    chunk, named = known.chunks[leaf.ordinal], known.facts[leaf.ordinal].dictionary
-    limit = known.memory_limit
+    leaf = verified.schema.leaves[unit.leaves[0]]
+    chunk, named = verified.chunks[leaf.ordinal], verified.facts[leaf.ordinal].dictionary
+    limit = verified.memory_limit
     if named is None or (limit is not None and named.longest * rows.count > limit):
         return None
-    with translate_errors(place=partial(known.place, unit.leaves)):
+    with translate_errors(place=partial(verified.place, unit.leaves)):
         return read_picks(
             pages,
             place_rows(chunk, rows),
             named=named,
             codec=chunk.codec,
-            element=known.schema.elements[leaf.element],
+            element=verified.schema.elements[leaf.element],
             kind=kind,
             form=form,
             optional=leaf.max_definition > 0,
@@ -114,7 +114,7 @@ def _pick(
 
 
 def _read_pages(
-    known: Verified,
+    verified: Verified,
     unit: Unit,
     kind: pa.DataType,
     pages: Sequence[DataPage],
@@ -122,10 +122,10 @@ def _read_pages(
     rows: RowSelection,
 ) -> pa.Array | None:
     """The selected rows of pages that may be read as they lie; None where they cannot."""
-    leaf = known.schema.leaves[unit.leaves[0]]
-    placed = place_rows(known.chunks[leaf.ordinal], rows)
+    leaf = verified.schema.leaves[unit.leaves[0]]
+    placed = place_rows(verified.chunks[leaf.ordinal], rows)
     first, stop = 0, len(pages)
-    ends = known.facts[leaf.ordinal].page_values.cumsum()
+    ends = verified.facts[leaf.ordinal].page_values.cumsum()
     low, high = int(placed.starts[0]), int(placed.stops[-1])
     alone = len(placed.starts) == 1
     if alone:
@@ -138,7 +138,7 @@ def _read_pages(
         if cut
         else RowSelection(placed.starts - before, placed.stops - before)
     )
-    with translate_errors(place=partial(known.place, unit.leaves)):
+    with translate_errors(place=partial(verified.place, unit.leaves)):
         array = read_plain(
             pages[first:stop],
             wanted,

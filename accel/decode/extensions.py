@@ -12,31 +12,31 @@ import pyarrow as pa
 
 from accel.arrays import change_fields
 
-__all__ = ["bare_type", "holds_dictionary", "is_dressed", "num_leaves"]
+__all__ = ["holds_dictionary", "is_composite", "num_leaves", "stored_type"]
 
 
-def is_dressed(kind: pa.DataType) -> bool:
+def is_composite(kind: pa.DataType) -> bool:
     """Whether a type is such an extension type, or holds one at any depth."""
     if isinstance(kind, pa.BaseExtensionType):
         return _is_around(kind.storage_type)
-    return any(is_dressed(kind.field(i).type) for i in range(kind.num_fields))
+    return any(is_composite(kind.field(i).type) for i in range(kind.num_fields))
 
 
-def bare_type(kind: pa.DataType) -> pa.DataType:
+def stored_type(kind: pa.DataType) -> pa.DataType:
     """The type with the storage of such extension types in their place."""
-    if not is_dressed(kind):
+    if not is_composite(kind):
         return kind
     if isinstance(kind, pa.BaseExtensionType):
-        return bare_type(kind.storage_type)
+        return stored_type(kind.storage_type)
 
-    def bare(field: pa.Field) -> pa.Field:
-        return field.with_type(bare_type(field.type))
+    def stored(field: pa.Field) -> pa.Field:
+        return field.with_type(stored_type(field.type))
 
     if pa.types.is_list_view(kind):
-        return pa.list_view(bare(kind.value_field))
+        return pa.list_view(stored(kind.value_field))
     if pa.types.is_large_list_view(kind):
-        return pa.large_list_view(bare(kind.value_field))
-    return change_fields(kind, bare, keys=bare) or kind
+        return pa.large_list_view(stored(kind.value_field))
+    return change_fields(kind, stored, keys=stored) or kind
 
 
 def num_leaves(kind: pa.DataType) -> int:

@@ -45,21 +45,21 @@ _schemas: SchemaMemo[ParquetSchema] = SchemaMemo(16)
 
 def with_stored_instants(schema: ParquetSchema) -> ParquetSchema:
     """The schema of the same file, whose INT96 columns are fixed bytes: pages of these are encoded alike."""
-    known = _schemas.get(schema, _NOTHING, None)
-    if known is None:
+    cached = _schemas.get(schema, _NOTHING, None)
+    if cached is None:
         elements = tuple(
             _as_bytes(element) if element.physical is Physical.INT96 else element
             for element in schema.elements
         )
-        known = _schemas.put(schema, _NOTHING, None, replace(schema, elements=elements))
-    return known
+        cached = _schemas.put(schema, _NOTHING, None, replace(schema, elements=elements))
+    return cached
 
 
 def _as_bytes(element: SchemaElement) -> SchemaElement:
     fields, _ = read_struct(element.raw)
-    kept = {number: fields[number] for number in (_REPETITION, _NAME, _FIELD_ID) if number in fields}
+    others = {number: fields[number] for number in (_REPETITION, _NAME, _FIELD_ID) if number in fields}
     fixed = Physical.FIXED_LEN_BYTE_ARRAY
-    raw = write_struct({_TYPE: (I32, int(fixed)), _TYPE_LENGTH: (I32, _BYTES), **kept})
+    raw = write_struct({_TYPE: (I32, int(fixed)), _TYPE_LENGTH: (I32, _BYTES), **others})
     return replace(element, physical=fixed, type_length=_BYTES, raw=raw)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +27,6 @@ from accel.errors import MemoryLimitError, ParquetFormatError
 from accel.format.model import ParquetSchema, Repetition
 from accel.format.page_index import PageIndexMismatchError
 from accel.planning.selection import RowSelection
-
-if TYPE_CHECKING:
-    from accel.arrays import Int64s
 
 __all__ = [
     "Siblings",
@@ -233,8 +229,8 @@ class Siblings:
         Rows that are wanted of each.
     """
 
-    def __init__(self, known: Verified, units: Sequence[Unit], *, wanted: int) -> None:
-        self._known = known
+    def __init__(self, verified: Verified, units: Sequence[Unit], *, wanted: int) -> None:
+        self._verified = verified
         self._pairs: list[tuple[int, int, int]] = []
         self._depths: dict[int, int] = {}
         self._sizes: dict[int, list[Int64s]] = {}
@@ -242,7 +238,7 @@ class Siblings:
             if one.field != other.field or one.num_rows == wanted == other.num_rows:
                 continue
             leaves = one.leaves[0], other.leaves[0]
-            depth = _shared_lists(known.schema, *leaves)
+            depth = _shared_lists(verified.schema, *leaves)
             if depth:
                 self._pairs.append((*leaves, depth))
                 self._depths.update((leaf, max(depth, self._depths.get(leaf, 0))) for leaf in leaves)
@@ -263,13 +259,13 @@ class Siblings:
             They do not agree.
         """
         for one, other, depth in self._pairs:
-            chunks = self._known.chunks
+            chunks = self._verified.chunks
             common = _rows_of(chunks[one]).intersect(_rows_of(chunks[other]))
             mine, theirs = (_cut(self._sizes[leaf][:depth], chunks[leaf], common) for leaf in (one, other))
             if not all(map(np.array_equal, mine, theirs)):
                 raise ParquetFormatError(
                     "the leaves of a nested column do not agree about its lists",
-                    place=self._known.place((one, other)),
+                    place=self._verified.place((one, other)),
                 )
 
 
@@ -292,13 +288,13 @@ def _cut(levels: Sequence[Int64s], chunk: ChunkPages, rows: RowSelection) -> lis
     """Of some rows, the sizes of their lists, of the lists in these, and so on."""
     placed = place_rows(chunk, rows)
     starts, stops = placed.starts, placed.stops
-    kept: list[Int64s] = []
+    found: list[Int64s] = []
     for sizes in levels:
         runs = zip(starts.tolist(), stops.tolist(), strict=True)
-        kept.append(np.concatenate([sizes[:0], *(sizes[start:stop] for start, stop in runs)]))
+        found.append(np.concatenate([sizes[:0], *(sizes[start:stop] for start, stop in runs)]))
         before = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
         starts, stops = before[starts], before[stops]
-    return kept
+    return found
 
 
 def _levels(array: pa.Array) -> Int64s:
@@ -307,7 +303,7 @@ def _levels(array: pa.Array) -> Int64s:
 
 
 def weigh_lists(
-    known: Verified, steps: Mapping[Unit, int], *, plan: SplicePlan, data: pa.Buffer
+    verified: Verified, steps: Mapping[Unit, int], *, plan: SplicePlan, data: pa.Buffer
 ) -> dict[Unit, int]:
     """The units that are still decoded by steps once the texts of their lists have been weighed.
 
@@ -325,24 +321,24 @@ def weigh_lists(
     ParquetFormatError
         The pages do not decode.
     """
-    limit = known.memory_limit
+    limit = verified.memory_limit
     if limit is None:
         return dict(steps)
-    return {unit: step for unit, step in steps.items() if not _fits(known, unit, plan, data, limit)}
+    return {unit: step for unit, step in steps.items() if not _fits(verified, unit, plan, data, limit)}
 
 
-def _fits(known: Verified, unit: Unit, plan: SplicePlan, data: pa.Buffer, limit: int) -> bool:
-    sizes = [_weigh(known, leaf, plan, data, limit) for leaf in unit.leaves]
+def _fits(verified: Verified, unit: Unit, plan: SplicePlan, data: pa.Buffer, limit: int) -> bool:
+    sizes = [_weigh(verified, leaf, plan, data, limit) for leaf in unit.leaves]
     return max(sizes) <= limit and sum(sizes) <= MOST_JOINED
 
 
-def _weigh(known: Verified, leaf: int, plan: SplicePlan, data: pa.Buffer, limit: int) -> int:
+def _weigh(verified: Verified, leaf: int, plan: SplicePlan, data: pa.Buffer, limit: int) -> int:
     """Bytes of a leaf's texts; what they are at most where that is little, or where they are in no list."""
-    most = most_text(known, leaf, limit)
-    facts = known.facts[leaf]
-    if most <= limit or facts.prefixed > limit or not known.schema.leaves[leaf].max_repetition:
+    most = most_text(verified, leaf, limit)
+    facts = verified.facts[leaf]
+    if most <= limit or facts.prefixed > limit or not verified.schema.leaves[leaf].max_repetition:
         return most
-    place = partial(known.place, (leaf,))
+    place = partial(verified.place, (leaf,))
     with translate_errors(place=place):
         column = plan.column(leaf)
         reader = open_reader(data, coded=[column])

@@ -10,13 +10,13 @@ import enum
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from accel.arrays import WIDE_TEXTS
+from accel.arrays import WIDE_TEXTS, Int64s
 from accel.decode.chunks import ChunkPages
 from accel.decode.codecs import Bytes, check_crc, decompress
 from accel.decode.verify import PageFacts
@@ -28,9 +28,6 @@ from accel.format.thrift import encode_varint
 from accel.memory import allocate
 from accel.planning.selection import RowSelection
 from accel.ranges import Buffer
-
-if TYPE_CHECKING:
-    from accel.arrays import Int64s
 
 __all__ = [
     "DataPage",
@@ -385,8 +382,8 @@ def read_entries(
     width = form.width if not texts else size // count if count else _PREFIX
     if size != width * count or (texts and width < _PREFIX):
         return None
-    kept = count if chosen is None else len(chosen)
-    sink = (_Texts if texts else _Values)(kind, form, [kept], [width])
+    num_chosen = count if chosen is None else len(chosen)
+    sink = (_Texts if texts else _Values)(kind, form, [num_chosen], [width])
     if not sink.fits:
         return None
     raw = _entries_of(page, header, codec)
@@ -439,14 +436,14 @@ class _Few:
     def __init__(self, sink: _Values | _Texts) -> None:
         self._sink = sink
         self._parts: list[Bytes] = []
-        self._width = self._held = 0
+        self._width = self._nbytes = 0
 
     def put(self, raw: Bytes, width: int) -> None:
-        if width != self._width or self._held > _MOST_HELD:
+        if width != self._width or self._nbytes > _MOST_PENDING:
             self.flush()
             self._width = width
         self._parts.append(raw)
-        self._held += len(raw)
+        self._nbytes += len(raw)
 
     def flush(self) -> None:
         """Pass on what is held."""
@@ -454,10 +451,10 @@ class _Few:
             self._sink.put(
                 np.concatenate(self._parts) if len(self._parts) > 1 else self._parts[0], self._width
             )
-        self._parts, self._held = [], 0
+        self._parts, self._nbytes = [], 0
 
 
-_MOST_HELD = 64 << 10
+_MOST_PENDING = 64 << 10
 """Bytes: more are not worth another copy."""
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from cachetools import LRUCache
 
 from accel.arrays import Filled, join_buffers
-from accel.decode.extensions import bare_type
+from accel.decode.extensions import stored_type
 from accel.errors import ParquetFormatError
 from accel.format.footer import ARROW_SCHEMA_KEY, MAGIC
 from accel.format.model import ParquetSchema, Physical, SchemaElement
@@ -235,10 +235,10 @@ def _pairs(
         ) from error
     if len(stored) != num_fields:
         return pairs
-    kept = [stored.field(i).with_type(pa.int32()) if i in integers else stored.field(i) for i in fields]
+    cut_fields = [stored.field(i).with_type(pa.int32()) if i in integers else stored.field(i) for i in fields]
     if not carry_metadata and _EXTENSION_KEY in message:
-        kept = [field.with_type(bare_type(field.type)) for field in kept]
-    cut = pa.schema(kept, metadata=stored.metadata)
+        cut_fields = [field.with_type(stored_type(field.type)) for field in cut_fields]
+    cut = pa.schema(cut_fields, metadata=stored.metadata)
     return [*pairs, (ARROW_SCHEMA_KEY, base64.b64encode(cut.serialize(memory_pool=pool()).to_pybytes()))]
 
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from accel.arrays import bools
+from accel.arrays import Bools, Int64s, bools
 from accel.decode.arrow import ParquetReader, fields_of, open_reader, schema_of, translate_errors
 from accel.decode.chunks import LeafBytes
-from accel.decode.extensions import is_dressed
+from accel.decode.extensions import is_composite
 from accel.decode.piece import filter_rows, make_batches, match_rows
 from accel.decode.splice import SplicedChunk, plan_splice, splice_groups
 from accel.decode.trim import trim
@@ -38,9 +38,6 @@ from accel.planning.projection import has_instants
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.ranges import Buffer
-
-if TYPE_CHECKING:
-    from accel.arrays import Bools, Int64s
 
 __all__ = [
     "Layer",
@@ -163,7 +160,7 @@ class _Stack:
         file = self._task.file
         leaves = sorted(leaves)
         schema = schema_of(file, leaves)
-        if any(isinstance(kind, pa.DictionaryType) or is_dressed(kind) for kind in schema.types):
+        if any(isinstance(kind, pa.DictionaryType) or is_composite(kind) for kind in schema.types):
             # Each row group's own dictionary: whoever reads one by one knows what to make of them.
             raise Unusual
         num_rows = [layer.task.num_rows for layer in layers]
@@ -198,11 +195,11 @@ class _Stack:
             return reader.read_row_groups(groups, range(columns), use_threads=False)
         if step < _LEAST_ROWS:
             raise Unusual
-        batches, held = [], 0
+        batches, nbytes = [], 0
         for batch in reader.iter_batches(step, groups, range(columns), use_threads=False):
             batches.append(batch)
-            held += batch.nbytes
-            if held > self._memory_limit:
+            nbytes += batch.nbytes
+            if nbytes > self._memory_limit:
                 raise Unusual
         return pa.Table.from_batches(batches)
 
@@ -219,8 +216,8 @@ class _Stack:
         )
 
 
-def _parts(held: LeafBytes) -> Sequence[Buffer]:
-    return held.pages if held.dictionary is None else (held.dictionary, *held.pages)
+def _parts(fetched: LeafBytes) -> Sequence[Buffer]:
+    return fetched.pages if fetched.dictionary is None else (fetched.dictionary, *fetched.pages)
 
 
 def _rows(layers: Sequence[Layer], num_rows: Sequence[int]) -> RowSelection:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from accel.decode.arrow import translate_errors
 from accel.decode.chunks import ChunkPages
 from accel.decode.dictionary_decode import longest_text, stays_indexed
-from accel.decode.extensions import is_dressed
+from accel.decode.extensions import is_composite
 from accel.decode.verify import PageFacts
 from accel.errors import ParquetFormatError
 from accel.format.model import ParquetSchema, Repetition
@@ -47,29 +47,31 @@ class Verified:
     """Names leaves in errors."""
 
 
-def cut_units(known: Verified, fields: Sequence[int], *, arrow_schema: pa.Schema) -> list[Unit]:
+def cut_units(verified: Verified, fields: Sequence[int], *, arrow_schema: pa.Schema) -> list[Unit]:
     """Of each field: one unit where its pages align for certain, else one a leaf; so too where an extension type is put
     around them."""
     units: list[Unit] = []
     for position, field in enumerate(fields):
-        start, stop = known.schema.field_leaves[field]
-        leaves = tuple(leaf for leaf in range(start, stop) if leaf in known.facts)
+        start, stop = verified.schema.field_leaves[field]
+        leaves = tuple(leaf for leaf in range(start, stop) if leaf in verified.facts)
         kind = arrow_schema.field(position).type
-        chunks = [known.chunks[leaf] for leaf in leaves]
-        listed = any(known.schema.leaves[leaf].max_repetition for leaf in leaves)
+        chunks = [verified.chunks[leaf] for leaf in leaves]
+        listed = any(verified.schema.leaves[leaf].max_repetition for leaf in leaves)
         if len(leaves) == 1 or (
-            not is_dressed(kind) and _aligned(chunks) and (not listed or all(chunk.whole for chunk in chunks))
+            not is_composite(kind)
+            and _aligned(chunks)
+            and (not listed or all(chunk.whole for chunk in chunks))
         ):
-            unit = _unit(known, position, leaves, kind)
+            unit = _unit(verified, position, leaves, kind)
             if listed:
-                _check_lists(known, leaves)
+                _check_lists(verified, leaves)
             units.append(replace(unit, joined=True) if listed and len(leaves) > 1 else unit)
             continue
-        units.extend(_unit(known, position, (leaf,), kind) for leaf in leaves)
+        units.extend(_unit(verified, position, (leaf,), kind) for leaf in leaves)
     return units
 
 
-def _check_lists(known: Verified, leaves: Sequence[int]) -> None:
+def _check_lists(verified: Verified, leaves: Sequence[int]) -> None:
     """That leaves of the very same lists have as many level values in whole chunks.
 
     Raises
@@ -77,17 +79,17 @@ def _check_lists(known: Verified, leaves: Sequence[int]) -> None:
     ParquetFormatError
         They have not.
     """
-    elements = known.schema.elements
+    elements = verified.schema.elements
     counts: dict[tuple[int, ...], tuple[int, int]] = {}
     for leaf in leaves:
-        node = known.schema.leaves[leaf]
+        node = verified.schema.leaves[leaf]
         around = [*node.ancestors, node.element]
         lists = tuple(at for at in around if elements[at].repetition is Repetition.REPEATED)
-        values = known.facts[leaf].num_values
+        values = verified.facts[leaf].num_values
         other, count = counts.setdefault(lists, (leaf, values))
         if values != count:
             raise ParquetFormatError(
-                f"{count} and {values} values of the same lists", place=known.place((other, leaf))
+                f"{count} and {values} values of the same lists", place=verified.place((other, leaf))
             )
 
 
@@ -109,34 +111,34 @@ def _aligned(chunks: Sequence[ChunkPages]) -> bool:
     return single and len({chunk.num_rows for chunk in chunks}) == 1
 
 
-def _unit(known: Verified, field: int, leaves: tuple[int, ...], kind: pa.DataType) -> Unit:
+def _unit(verified: Verified, field: int, leaves: tuple[int, ...], kind: pa.DataType) -> Unit:
     leaf = leaves[0]
-    chunk = known.chunks[leaf]
-    element = known.schema.elements[known.schema.leaves[leaf].element]
+    chunk = verified.chunks[leaf]
+    element = verified.schema.elements[verified.schema.leaves[leaf].element]
     num_rows = chunk.num_rows
-    indexed = stays_indexed(kind, element, facts=known.facts[leaf], codec=chunk.codec)
+    indexed = stays_indexed(kind, element, facts=verified.facts[leaf], codec=chunk.codec)
     return Unit(field, leaves, num_rows, indexed)
 
 
-def step_of(known: Verified, unit: Unit) -> int | None:
+def step_of(verified: Verified, unit: Unit) -> int | None:
     """Rows to decode at once where values may grow beyond the limit: a dictionary can hold one long
     value that the pages name a million times. None where they cannot."""
-    limit = known.memory_limit
+    limit = verified.memory_limit
     if limit is None or unit.indexed:
         return None
-    worst = max(most_text(known, leaf, limit or 1) for leaf in unit.leaves)
+    worst = max(most_text(verified, leaf, limit or 1) for leaf in unit.leaves)
     return None if worst <= limit else max(1, unit.num_rows * limit // worst)
 
 
-def most_text(known: Verified, leaf: int, limit: int) -> int:
+def most_text(verified: Verified, leaf: int, limit: int) -> int:
     """Bytes that the texts of a leaf come to at most, as far as it takes to choose a step."""
-    facts = known.facts[leaf]
+    facts = verified.facts[leaf]
     if facts.dictionary is None:
         return facts.prefixed
     named = facts.dictionary.named * facts.dictionary.longest
     if named > _FEW_STEPS * limit:
-        with translate_errors(place=partial(known.place, (leaf,))):
-            longest = longest_text(facts.dictionary.page, known.chunks[leaf].codec)
+        with translate_errors(place=partial(verified.place, (leaf,))):
+            longest = longest_text(facts.dictionary.page, verified.chunks[leaf].codec)
             named = facts.dictionary.named * longest
     return facts.prefixed + named
 

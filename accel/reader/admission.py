@@ -44,7 +44,7 @@ class Admission:
     limit_bytes: int
     limit_pieces: float
     """In full-size pieces; a smaller one counts as the `part` given to `enter`."""
-    held: dict[Priority, int] = field(default_factory=dict)
+    admitted: dict[Priority, int] = field(default_factory=dict)
     pinned: dict[Priority, int] = field(default_factory=dict)
     _parts: dict[Priority, float] = field(default_factory=dict)
     _waiting: list[tuple[Priority, int, float, asyncio.Future[None]]] = field(default_factory=list)
@@ -71,14 +71,14 @@ class Admission:
 
     def leave(self, order: Priority) -> None:
         """Release what `order` was admitted for: its rows have been handed out, or dropped."""
-        self.held.pop(order, None)
+        self.admitted.pop(order, None)
         self.pinned.pop(order, None)
         self._parts.pop(order, None)
         self._admit()
 
     def pin(self, order: Priority) -> None:
         """Keep counting the bytes of `order`, but let others pass it: they are parts of it."""
-        self.pinned[order] = self.held.pop(order)
+        self.pinned[order] = self.admitted.pop(order)
         self._parts.pop(order, None)
         self._admit()
 
@@ -87,7 +87,7 @@ class Admission:
         self._admit()
 
     def _hold(self, order: Priority, nbytes: int, part: float) -> None:
-        self.held[order] = nbytes
+        self.admitted[order] = nbytes
         self._parts[order] = part
 
     def _fits(self, order: Priority, nbytes: int, part: float) -> bool:
@@ -95,12 +95,12 @@ class Admission:
             return True
         if sum(self._parts.values()) + part > self.limit_pieces:
             return False
-        return sum(self.held.values()) + sum(self.pinned.values()) + nbytes <= self.limit_bytes
+        return sum(self.admitted.values()) + sum(self.pinned.values()) + nbytes <= self.limit_bytes
 
     def _is_next(self, order: Priority) -> bool:
         """Whether no earlier piece is under way, other than the one that this piece is a part of."""
         whole = all(order < other or order[: len(other)] == other for other in self.pinned)
-        return whole and all(order < other for other in self.held)
+        return whole and all(order < other for other in self.admitted)
 
     def _admit(self) -> None:
         while self._waiting:

@@ -100,14 +100,14 @@ class TailHints:
             self._worth[client.token] = worth
         return first_tail_bytes(file.size, worth)
 
-    def learn(self, client: Client, file: FileEntry, handle: FileHandle, known: int) -> None:
+    def learn(self, client: Client, file: FileEntry, handle: FileHandle, first_read: int) -> None:
         """Note how many bytes of its end a file needed, of which `known` were read first."""
         size = handle.id.size
         met = self._met.get(client.token)
         if met is None:
             met = self._met[client.token] = _Met(size)
         met.least_size = min(met.least_size, size)
-        whole = size * 5 // 4 <= known  # nothing in it can ask for more
+        whole = size * 5 // 4 <= first_read  # nothing in it can ask for more
         if whole and size <= _WHOLE:
             return
         took = handle.suggested_tail_bytes()
@@ -121,11 +121,11 @@ class TailHints:
         if isinstance(learned, int):
             better = took > learned
         elif self._options.tail_hint is not None:
-            better = took > known
+            better = took > first_read
         else:
             # The first of them may show that less will do, too.
             took = max(took, min(LEAST_TAIL, self._options.max_tail_hint))
-            better = took != known
+            better = took != first_read
         if better:
             self._cache.put(key, took, 256)
 
@@ -218,10 +218,10 @@ class Opener:
 
     def schema_of(self, handle: FileHandle) -> pa.Schema:
         """The Arrow schema that this scan reads a file with."""
-        kin = handle.shared
-        if self.int96_unit == Int96Unit.NS or not holds_instants(kin.schema):
+        shared = handle.shared
+        if self.int96_unit == Int96Unit.NS or not holds_instants(shared.schema):
             return handle.arrow_schema
-        return arrow_schema(kin.schema, kin.key_value, int96_unit=self.int96_unit)
+        return arrow_schema(shared.schema, shared.key_value, int96_unit=self.int96_unit)
 
     def at_hand(self, file: FileEntry, now: float) -> FileHandle | None:
         """The cached handle of a file that may be used at `now` (monotonic clock) without asking its store."""
@@ -295,16 +295,16 @@ class Opener:
         """Answer a step's needs from the network; the result, and the round trips it took."""
         trips = 0
         try:
-            need = next(steps)
-            if isinstance(need, TailRequest):
-                tail = await self._read_tail(client, path, need.length, pin)
+            request = next(steps)
+            if isinstance(request, TailRequest):
+                tail = await self._read_tail(client, path, request.length, pin)
                 self._keep_tail(client, path, tail, self._opening)
                 trips = 1 if pin is not None or client.suffixes else 2  # its size was asked for first
                 pin = ObjectId(path, tail.size, tail.etag)
                 # Footers that arrive together are parsed with pauses between them.
                 await breathe()
-                need = steps.send(tail)
-            done, more = await self._answer_all(steps, need, client, path, pin)
+                request = steps.send(tail)
+            done, more = await self._answer_all(steps, request, client, path, pin)
         except StopIteration as ended:
             return ended.value, trips
         return done, trips + more
@@ -312,7 +312,7 @@ class Opener:
     async def drive_on(
         self,
         steps: Steps[T],
-        need: ReadRequest | TailRequest,
+        request: ReadRequest | TailRequest,
         *,
         client: Client,
         path: str,
@@ -321,12 +321,12 @@ class Opener:
     ) -> tuple[T, int]:
         """`drive`, of steps that have been given the file's tail and need more; its round trip is not counted."""
         pin = ObjectId(path, tail.size, tail.etag)
-        return await self._answer_all(steps, need, client, path, pin, seen)
+        return await self._answer_all(steps, request, client, path, pin, seen)
 
     async def _answer_all(
         self,
         steps: Steps[T],
-        need: ReadRequest | TailRequest,
+        request: ReadRequest | TailRequest,
         client: Client,
         path: str,
         pin: ObjectId | None,
@@ -335,15 +335,15 @@ class Opener:
         """Answer all that steps still need; the answers are added to `seen`."""
         trips = 0
         while True:
-            if isinstance(need, TailRequest):
+            if isinstance(request, TailRequest):
                 raise TypeError("the tail comes first")
-            answer, sent = await self._answer(client, path, need, pin)
+            answer, sent = await self._answer(client, path, request, pin)
             trips += sent
             if seen is not None:
                 seen.append(answer)
             await breathe()
             try:
-                need = steps.send(answer)
+                request = steps.send(answer)
             except StopIteration as done:
                 return done.value, trips
 
@@ -404,18 +404,18 @@ class Opener:
         return error.of(file.url) if isinstance(error, AccelError) else error
 
     async def _answer(
-        self, client: Client, path: str, need: ReadRequest, pin: ObjectId | None
+        self, client: Client, path: str, request: ReadRequest, pin: ObjectId | None
     ) -> tuple[Stash, int]:
         """The wanted bytes, dictionary pages from the cache where they were met before; and round trips."""
         cached: dict[ReadKey, memoryview] = {}
         keys: dict[ReadKey, tuple[object, ...]] = {}
-        for want in need.wants:
+        for want in request.wants:
             if want.key.kind is Kind.DICTIONARY and pin is not None and pin.etag is not None:
                 keys[want.key] = dictionary_key(client, pin, place=want.range)
                 found = cached_dictionary(self._cache, keys[want.key])
                 if found is not None:
                     cached[want.key] = memoryview(found)
-        missing = [want for want in need.wants if want.key not in cached]
+        missing = [want for want in request.wants if want.key not in cached]
         if not missing:
             return cached, 0
         stash = await client.read(path, missing, pin=pin, metrics=self.metrics)

@@ -49,9 +49,9 @@ async def read_piece(
     permit: Permit | None = None,
 ) -> tuple[list[pa.RecordBatch], int]:
     """Fetch and decode one piece; returns its batches, and the round trips that it took."""
-    kept = recall_piece(reader, reads, piece)
-    if kept is not None:
-        return kept, 0
+    cached = recall_piece(reader, reads, piece)
+    if cached is not None:
+        return cached, 0
     if reads.two_phases:
         piece = at_once(piece, reads.carried.claim)
         reads.share([piece])
@@ -63,13 +63,13 @@ async def read_piece(
 
 def recall_piece(reader: Reader, reads: TaskReads, piece: Piece) -> list[pa.RecordBatch] | None:
     """The batches of one piece, if the result cache has them."""
-    kept = reads.result.get_piece(piece)
-    if kept is None:
+    cached = reads.result.get_piece(piece)
+    if cached is None:
         return None
-    matched = sum(batch.num_rows for batch in kept)
+    matched = sum(batch.num_rows for batch in cached)
     reader.metrics.add("rows_recalled", matched)
     _see(reader, piece, matched)
-    return list(kept)
+    return list(cached)
 
 
 async def decode_read(
@@ -101,7 +101,7 @@ async def filter_piece(
     _see(reader, piece, rows.count)
     reads.remember(piece.rows, sure=piece.sure, matched=rows)
     reader.metrics.add("late_pieces")
-    kept = {
+    cached = {
         part.reads.leaf: first.leaves[part.reads.leaf]
         for part in first.piece.leaves
         if part.reads.for_output and rows
@@ -114,7 +114,7 @@ async def filter_piece(
     reads.share(parts)
     if not parts:
         reads.result.put(piece, [])
-    return PieceRead(first.piece, kept, first.round_trips), parts
+    return PieceRead(first.piece, cached, first.round_trips), parts
 
 
 async def finish_piece(
@@ -264,8 +264,8 @@ async def read_neighbours(
     reader: Reader, joined: Neighbours, *, permit: Callable[[], Permit]
 ) -> tuple[list[pa.RecordBatch], int]:
     """Read all of them; returns their batches in order, and the round trips that they took."""
-    stacks = [(stack, _kept(reader, stack)) for stack in _stacks(joined.each)]
-    left = [one for stack, kept in stacks if kept is None for one in stack]
+    stacks = [(stack, _cached_batches(reader, stack)) for stack in _stacks(joined.each)]
+    left = [one for stack, cached in stacks if cached is None for one in stack]
     lacking = [one.reads.lacking(one.piece) for one in left]
     wants = _longest(lacking)
     came, trips = await left[0].reads.ask(wants) if wants else ({}, 0)
@@ -274,9 +274,9 @@ async def read_neighbours(
     del came  # what has been decoded is not held on to
     batches: list[pa.RecordBatch] = []
     more = 0
-    for stack, kept in stacks:
-        if kept is not None:
-            batches += kept
+    for stack, cached in stacks:
+        if cached is not None:
+            batches += cached
             continue
         await breathe()  # what is little is decoded here
         if len(stack) > 1:
@@ -294,13 +294,13 @@ def _longest(lacking: Iterable[Sequence[Want]]) -> list[Want]:
     different length from the same page on."""
     longest: dict[ReadKey, Want] = {}
     for want in itertools.chain.from_iterable(lacking):
-        known = longest.get(want.key)
-        if known is None or known.range.end < want.range.end:
+        other = longest.get(want.key)
+        if other is None or other.range.end < want.range.end:
             longest[want.key] = want
     return list(longest.values())
 
 
-def _kept(reader: Reader, stack: Sequence[Neighbour]) -> list[pa.RecordBatch] | None:
+def _cached_batches(reader: Reader, stack: Sequence[Neighbour]) -> list[pa.RecordBatch] | None:
     """The batches of a neighbour that is decoded by itself, if the result cache has them."""
     return recall_piece(reader, stack[0].reads, stack[0].piece) if len(stack) == 1 else None
 

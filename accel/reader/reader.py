@@ -259,7 +259,7 @@ class Reader:
             merging=self.merging(task, forecast, abreast=abreast),
             learns=self._learns,
             batch_rows=self.options.batch_rows,
-            most_held=self.options.memory_limit,
+            most_bytes=self.options.memory_limit,
         )
 
     def merging(self, task: ScanTask, forecast: Forecast | None, *, abreast: int) -> Merging:

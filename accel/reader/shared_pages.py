@@ -234,12 +234,12 @@ class DictionaryReads:
 
     async def ask(self, wants: Sequence[Want], read: Read) -> tuple[dict[ReadKey, memoryview], int]:
         """Pages from the cache or else from the store, and the round trips that these took."""
-        held = {want.key: memoryview(page) for want in wants if (page := self.cached(want.key)) is not None}
-        missing = [want for want in wants if want.key not in held]
+        found = {want.key: memoryview(page) for want in wants if (page := self.cached(want.key)) is not None}
+        missing = [want for want in wants if want.key not in found]
         came, trips = await read(missing)
         for want in missing:
-            held[want.key] = memoryview(self._keep(want, came[want.key]))
-        return held, trips
+            found[want.key] = memoryview(self._keep(want, came[want.key]))
+        return found, trips
 
     def give_up(self, sought: Sought) -> None:
         """A piece is not read to its end: other pieces that wait for it end too."""

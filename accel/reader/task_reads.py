@@ -66,7 +66,7 @@ class TaskReads:
     """Which rows match may be remembered for other scans: the task was planned here."""
     batch_rows: int = 0
     """The most rows of a batch."""
-    most_held: int = 0
+    most_bytes: int = 0
     """The most that `held_bytes` returns: more could never be admitted."""
     _source: PinnedReads = field(init=False)
     result: ResultCacheEntry = field(init=False)
@@ -146,13 +146,13 @@ class TaskReads:
         """What is held of a piece while it is read at once: see `Piece`, and the dictionaries and pages behind its rows
         that come with it.
 
-        With these it is no more than `most_held`: they cannot be cut, and what is next is read though there is no room.
+        With these it is no more than `most_bytes`: they cannot be cut, and what is next is read though there is no room.
         """
         if self.result.get_piece(piece) is not None:
             return 0
-        held = piece.held_bytes
+        fetched = piece.held_bytes
         along = self._dictionaries.count_bytes(piece) + piece.behind_bytes
-        return max(held, min(held + along, self.most_held))
+        return max(fetched, min(fetched + along, self.most_bytes))
 
     def expect(self, pieces: list[Piece]) -> None:
         """Told of all pieces, in order, before the first is fetched: notes what straddles a cut.
@@ -234,9 +234,9 @@ class TaskReads:
         """A piece that did not decode, with dictionaries that it lacks after all; None where it lacks none."""
         late: dict[int, Want] = {}
         for part in read.piece.leaves:
-            held = read.leaves[part.reads.leaf]
+            fetched = read.leaves[part.reads.leaf]
             place = None if part.reads.whole else part.dictionary_want(self.task.row_group)
-            if place is not None and held.dictionary is None and any(map(needs_dictionary, held.pages)):
+            if place is not None and fetched.dictionary is None and any(map(needs_dictionary, fetched.pages)):
                 late[part.reads.leaf] = place
         if not late:
             return None
@@ -279,7 +279,7 @@ class TaskReads:
             merging=self.merging,
             learns=self.learns,
             batch_rows=self.batch_rows,
-            most_held=self.most_held,
+            most_bytes=self.most_bytes,
         )
 
     def _teaches(self, reads: LeafReads) -> bool:

@@ -11,9 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from accel.decode import dictionary_arrays as indexed
-from accel.decode import dictionary_decode as entries
-from accel.decode import units
+from accel.decode import dictionary_arrays, dictionary_decode, units
 from accel.decode.arrow import projected_schema
 from accel.decode.columns import decode_columns
 from accel.decode.dictionary_arrays import Values, is_indexed, look_up
@@ -34,7 +32,7 @@ from tests.unit.decode.selected import (
 
 @pytest.fixture(autouse=True)
 def _few_stay_indices_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entries, "FEW_VALUES", 0)
+    monkeypatch.setattr(dictionary_decode, "FEW_VALUES", 0)
 
 
 _TYPES = [
@@ -144,13 +142,13 @@ def test_few_values_of_a_small_dictionary_are_decoded(monkeypatch: pytest.Monkey
         (399, facts.dictionary, True),
         (400, large, True),
     ):
-        monkeypatch.setattr(entries, "FEW_VALUES", few)
+        monkeypatch.setattr(dictionary_decode, "FEW_VALUES", few)
         found = stays_indexed(
             pa.string(), element, facts=replace(facts, dictionary=named), codec=Codec.SNAPPY
         )
         assert found is stays
-    monkeypatch.setattr(entries, "FEW_VALUES", 400)
-    monkeypatch.setattr(entries, "dictionary_values", None)
+    monkeypatch.setattr(dictionary_decode, "FEW_VALUES", 400)
+    monkeypatch.setattr(dictionary_decode, "dictionary_values", None)
     assert_same(decode(data, RowSelection.all(400)), truth(data, RowSelection.all(400)))
 
 
@@ -170,7 +168,7 @@ _ONCE = {
 def test_texts_that_are_named_once(
     texts: list[str | None], kind: pa.DataType, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entries, "_FEW_ENTRIES", 100)
+    monkeypatch.setattr(dictionary_decode, "_FEW_ENTRIES", 100)
     array = pa.array(texts, pa.string())
     data = _write(array.cast(kind), max_rows_per_page=2000)
     for rows in (RowSelection.all(6000), RowSelection.of([(5, 700), (3000, 5999)])):
@@ -188,7 +186,7 @@ def test_only_the_rows_that_are_kept_count_against_the_limit() -> None:
 
 
 def test_texts_beyond_what_an_array_holds_come_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexed, "MOST_JOINED", 100)
+    monkeypatch.setattr(dictionary_arrays, "MOST_JOINED", 100)
     array = pa.DictionaryArray.from_arrays(
         pa.array([0, 1, None, 2, 0, 2, 1, 1], pa.int32()), pa.array(["a" * 30, "", "b" * 90])
     )
@@ -213,7 +211,7 @@ def test_indices_out_of_bounds_are_refused(indices: list[int | None], entries: l
     listed = pa.ListArray.from_arrays(pa.array([0, len(array)], pa.int32()), array)
     for bad in (array, nested, listed):
         with pytest.raises(ParquetFormatError, match="out of bounds"):
-            indexed.check_indices(pa.chunked_array([bad]))
+            dictionary_arrays.check_indices(pa.chunked_array([bad]))
 
 
 def test_what_stands_under_a_null_is_no_index() -> None:
@@ -223,7 +221,7 @@ def test_what_stands_under_a_null_is_no_index() -> None:
     array = pa.DictionaryArray.from_arrays(indices, pa.array(["a"]), safe=False)
     for each in (array, pa.array([1.5]), _of_indices([None], [])):
         column = pa.chunked_array([each])
-        assert indexed.check_indices(column) is column
+        assert dictionary_arrays.check_indices(column) is column
 
 
 _CATEGORY = pa.field("f", pa.dictionary(pa.int32(), pa.string()), nullable=False)
@@ -301,13 +299,13 @@ def test_a_page_that_names_no_entry_is_refused(stored: pa.DataType) -> None:
 
 def test_a_small_dictionary_is_decoded_once_for_the_very_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[int] = []
-    read = entries.dictionary_values
+    read = dictionary_decode.dictionary_values
 
     def counted(*given: Any, **named: Any) -> pa.Array:
         decoded.append(1)
         return read(*given, **named)
 
-    monkeypatch.setattr(entries, "dictionary_values", counted)
+    monkeypatch.setattr(dictionary_decode, "dictionary_values", counted)
     first, second = (_write(pa.array([f"{text} {i % 40}" for i in range(400)])) for text in ("one", "two"))
     for data in (first, second, first, second):
         assert_same(decode(data, RowSelection.all(400)), truth(data, RowSelection.all(400)))

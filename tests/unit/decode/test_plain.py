@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from accel.decode import plain_pages as bodies
+from accel.decode import plain_pages
 from accel.decode.plain_pages import Form, Shape, data_pages, form_of, is_plain, read_plain, widen
 from accel.decode.verify import verify_chunk
 from accel.errors import ParquetFormatError
@@ -119,7 +119,7 @@ def test_a_damaged_page_is_refused_where_its_rows_are_wanted() -> None:
 
 
 def test_levels_that_end_early_or_say_otherwise() -> None:
-    present = bodies._all_present
+    present = plain_pages._all_present
     assert present(memoryview(bytes([20, 1])), 10)
     assert present(memoryview(bytes([6, 1, 14, 1])), 10)
     assert present(memoryview(b""), 0)

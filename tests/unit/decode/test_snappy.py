@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from accel.decode import codecs as snappy
+from accel.decode import codecs
 from accel.decode.plain_pages import decompress
 from accel.format.model import Codec
 
@@ -19,16 +19,16 @@ _SIZES = [0, 1, 59, 60, 61, 1_000, 65_535, 65_536, 65_537, 300_000]
 
 
 @pytest.fixture
-def library(monkeypatch: pytest.MonkeyPatch) -> snappy._Library:
-    fresh = snappy._Library()
-    monkeypatch.setattr(snappy, "_library", fresh)
+def library(monkeypatch: pytest.MonkeyPatch) -> codecs._Library:
+    fresh = codecs._Library()
+    monkeypatch.setattr(codecs, "_library", fresh)
     return fresh
 
 
-def _use(library: snappy._Library, *, fast: bool) -> None:
+def _use(library: codecs._Library, *, fast: bool) -> None:
     library.decompress, library.missing = None, not fast
     if fast:
-        snappy._load()
+        codecs._load()
         assert library.decompress is not None
 
 
@@ -42,7 +42,7 @@ def _bytes(kind: str, size: int, rng: random.Random) -> bytes:
     return (data * (size // max(1, len(data)) + 1))[:size]
 
 
-def _by_both(library: snappy._Library, body: bytes, size: int) -> list[bytes | None]:
+def _by_both(library: codecs._Library, body: bytes, size: int) -> list[bytes | None]:
     found = []
     for fast in (True, False):
         _use(library, fast=fast)
@@ -53,20 +53,20 @@ def _by_both(library: snappy._Library, body: bytes, size: int) -> list[bytes | N
 
 @pytest.mark.parametrize("kind", ["noise", "zeros", "words"])
 @pytest.mark.parametrize("size", _SIZES)
-def test_both_decompress_to_the_same_bytes(kind: str, size: int, library: snappy._Library) -> None:
+def test_both_decompress_to_the_same_bytes(kind: str, size: int, library: codecs._Library) -> None:
     data = _bytes(kind, size, random.Random(size))
     body = pa.Codec("snappy").compress(data, asbytes=True)
     assert _by_both(library, body, size) == [data, data]
 
 
 @pytest.mark.parametrize("due", [-1, 1, -100, 100])
-def test_another_size_than_the_page_s_is_refused_by_both(due: int, library: snappy._Library) -> None:
+def test_another_size_than_the_page_s_is_refused_by_both(due: int, library: codecs._Library) -> None:
     body = pa.Codec("snappy").compress(_bytes("words", 5_000, random.Random(1)), asbytes=True)
     assert _by_both(library, body, 5_000 + due) == [None, None]
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_of_damaged_bytes_both_make_the_same(seed: int, library: snappy._Library) -> None:
+def test_of_damaged_bytes_both_make_the_same(seed: int, library: codecs._Library) -> None:
     rng = random.Random(seed)
     refused = 0
     for _ in range(150):
@@ -90,7 +90,7 @@ def test_of_damaged_bytes_both_make_the_same(seed: int, library: snappy._Library
     assert 10 < refused < 150
 
 
-def test_what_is_written_into_has_the_size_that_is_due(library: snappy._Library) -> None:
+def test_what_is_written_into_has_the_size_that_is_due(library: codecs._Library) -> None:
     _use(library, fast=True)
     unpack = library.decompress
     assert unpack is not None
@@ -105,20 +105,20 @@ def test_what_is_written_into_has_the_size_that_is_due(library: snappy._Library)
     assert not unpack(body, held[10:1_011])
 
 
-def test_the_library_is_loaded_once_it_pays(library: snappy._Library) -> None:
-    assert snappy.fast_snappy(5 << 20) is None
+def test_the_library_is_loaded_once_it_pays(library: codecs._Library) -> None:
+    assert codecs.fast_snappy(5 << 20) is None
     assert library.decompress is None
-    assert snappy.fast_snappy((3 << 20) - 1) is None
-    found = snappy.fast_snappy(1)
+    assert codecs.fast_snappy((3 << 20) - 1) is None
+    found = codecs.fast_snappy(1)
     assert found is not None
-    assert snappy.fast_snappy(0) is found
+    assert codecs.fast_snappy(0) is found
 
 
 def test_without_the_library_pyarrow_decompresses(
-    library: snappy._Library, monkeypatch: pytest.MonkeyPatch
+    library: codecs._Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "cramjam", None)
-    assert snappy.fast_snappy(1 << 30) is None
+    assert codecs.fast_snappy(1 << 30) is None
     assert library.missing
     data = _bytes("words", 5_000, random.Random(2))
     body = pa.Codec("snappy").compress(data, asbytes=True)

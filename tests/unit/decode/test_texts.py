@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from accel import kernels
-from accel.decode import dictionary_arrays as texts
+from accel.decode import dictionary_arrays
 from accel.decode.dictionary_arrays import take_texts
 
 _KINDS = [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()]
@@ -36,7 +36,7 @@ def _random(rng: random.Random) -> tuple[pa.Array, pa.Array]:
 @pytest.mark.parametrize("seed", range(300))
 def test_as_arrow_takes_them(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
-    monkeypatch.setattr(texts, "_LEAST_VALUES", 1)
+    monkeypatch.setattr(dictionary_arrays, "_LEAST_VALUES", 1)
     dictionary, indices = _random(rng)
     found = take_texts(dictionary, indices)
     found.validate(full=True)

@@ -53,7 +53,7 @@ async def test_in_by_order_and_by_bytes() -> None:
     assert [e.inside for e in (first, large, small)] == [True, False, False]
     admission.leave((0, 0))
     await settle()
-    assert admission.held == {(0, 1): 50, (1, 0): 10}
+    assert admission.admitted == {(0, 1): 50, (1, 0): 10}
 
 
 async def test_what_is_needed_next_gets_in_over_the_limits() -> None:
@@ -80,7 +80,7 @@ async def test_one_that_gives_up_no_longer_stands_in_the_way() -> None:
     large.task.cancel()
     await settle()
     assert small.inside
-    assert admission.held == {(0, 0): 60, (0, 2): 10}
+    assert admission.admitted == {(0, 0): 60, (0, 2): 10}
 
 
 async def test_one_cancelled_just_when_it_was_admitted_holds_nothing() -> None:
@@ -92,7 +92,7 @@ async def test_one_cancelled_just_when_it_was_admitted_holds_nothing() -> None:
     late.task.cancel()
     await settle()
     assert late.task.cancelled()
-    assert admission.held == {}
+    assert admission.admitted == {}
     await asyncio.wait_for(admission.enter((0, 2), 100), 1)
 
 
@@ -116,7 +116,7 @@ async def test_parts_pass_the_whole_that_they_are_cut_from_and_others_do_not() -
     admission.leave((0, 0))
     await settle()
     assert other.inside
-    assert (admission.held, admission.pinned) == ({(0, 1): 20}, {})
+    assert (admission.admitted, admission.pinned) == ({(0, 1): 20}, {})
 
 
 async def test_a_small_piece_takes_the_part_of_a_place_that_it_is() -> None:
@@ -169,9 +169,9 @@ def test_against_a_model(files: list[list[int]], pieces: int, choices: list[int]
                 if entrant.inside:
                     inside.add(entrant.order)
                     del waiting[f]
-            held = sum(admission.held.values())
-            assert set(admission.held) == inside
-            if inside - before and (held > LIMIT or len(inside) > pieces):
+            admitted = sum(admission.admitted.values())
+            assert set(admission.admitted) == inside
+            if inside - before and (admitted > LIMIT or len(inside) > pieces):
                 # Over a limit only by one that nothing came before when it entered.
                 assert any(order == min(inside) for order in inside - before)
             # Never a stall: somebody is always in, and what all wait for is.
@@ -187,7 +187,7 @@ def test_against_a_model(files: list[list[int]], pieces: int, choices: list[int]
                 inside.remove(order)
                 taken.append(order)
                 admission.leave(order)
-        assert admission.held == {}
+        assert admission.admitted == {}
         assert taken == sorted(set(taken))
 
     asyncio.run(play())
@@ -238,7 +238,7 @@ async def test_what_is_pinned_counts_by_its_bytes_alone() -> None:
     await asyncio.wait_for(admission.enter((1, 0), 40), 20)
     waiting = asyncio.ensure_future(admission.enter((2, 0), 1))
     await asyncio.sleep(0)
-    assert (admission.held, admission.pinned, waiting.done()) == ({(1, 0): 40}, {(0, 0): 60}, False)
+    assert (admission.admitted, admission.pinned, waiting.done()) == ({(1, 0): 40}, {(0, 0): 60}, False)
     admission.leave((1, 0))
     await asyncio.wait_for(waiting, 20)
-    assert admission.held == {(2, 0): 1}
+    assert admission.admitted == {(2, 0): 1}
