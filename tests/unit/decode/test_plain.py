@@ -129,8 +129,8 @@ def test_levels_that_end_early_or_say_otherwise() -> None:
 
 def test_which_types_are_taken() -> None:
     element = open_metadata(_write(_BYTES)).schema.elements[1]
-    assert form_of(pa.binary(3), element) == Form(Shape.COPIED, 3, 3, True)
-    assert form_of(pa.decimal128(6, 2), element) == Form(Shape.SWAPPED, 3, 16, True)
+    assert form_of(pa.binary(3), element) == Form(Shape.COPIED, 3, 3)
+    assert form_of(pa.decimal128(6, 2), element) == Form(Shape.SWAPPED, 3, 16)
     for kind in (pa.binary(4), pa.binary(), pa.decimal256(6, 2), pa.float16(), pa.uuid(), pa.string()):
         assert form_of(kind, element) is None, kind
 
@@ -141,16 +141,16 @@ _MOMENTS = pa.array(range(_ROWS), pa.timestamp("ms"))
 @pytest.mark.parametrize(
     ("array", "kind", "form"),
     [
-        (_MOMENTS, pa.timestamp("ms"), Form(Shape.COPIED, 8, 8, False)),
-        (_MOMENTS, pa.timestamp("ms", "UTC"), Form(Shape.COPIED, 8, 8, False)),
+        (_MOMENTS, pa.timestamp("ms"), Form(Shape.COPIED, 8, 8)),
+        (_MOMENTS, pa.timestamp("ms", "UTC"), Form(Shape.COPIED, 8, 8)),
         (_MOMENTS, pa.timestamp("us"), None),
         (_MOMENTS, pa.time64("us"), None),
         (_MOMENTS, pa.date64(), None),
         (_MOMENTS, pa.int32(), None),
-        (pa.array(range(_ROWS), pa.uint8()), pa.uint8(), Form(Shape.NARROWED, 4, 1, False)),
+        (pa.array(range(_ROWS), pa.uint8()), pa.uint8(), Form(Shape.NARROWED, 4, 1)),
         (pa.array(range(_ROWS), pa.uint8()), pa.int64(), None),
         (pa.array(range(_ROWS), pa.float32()), pa.float64(), None),
-        (pa.array(["a"] * _ROWS), pa.large_binary(), Form(Shape.TEXT, 0, 0, True)),
+        (pa.array(["a"] * _ROWS), pa.large_binary(), Form(Shape.TEXT, 0, 0)),
         (pa.array(["a"] * _ROWS), pa.string_view(), None),
         (pa.array([True] * _ROWS), pa.bool_(), None),
     ],

@@ -7,12 +7,10 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from accel.decode.dictionary_decode import lone_column
-from accel.format.model import Physical, Repetition
 from accel.format.schema import ConvertedType, LogicalType, time_unit
 from tests.unit.format.files import parse, write
 
-PLAIN = lone_column("t", Physical.INT64, repetition=Repetition.OPTIONAL).elements[1]
+PLAIN = parse(write(pa.Table.from_arrays([pa.array([1])], names=["t"]))).schema.elements[1]
 
 
 @pytest.mark.parametrize(
