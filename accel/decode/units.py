@@ -1,4 +1,4 @@
-"""What is decoded as one array, and what one call of pyarrow can decode at once."""
+"""Units, which are decoded as one array each, and the units that one call of pyarrow can decode."""
 
 from __future__ import annotations
 
@@ -21,35 +21,37 @@ __all__ = ["Unit", "Verified", "cut_units", "group_units", "most_text", "step_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unit:
-    """What is decoded as one array: a leaf, or a whole top-level field."""
+    """A leaf or a whole top-level field, which is decoded as one array."""
 
     field: int
     """Position in the output."""
     leaves: tuple[int, ...]
     num_rows: int
     indexed: bool
-    """Read as indices into its dictionary."""
+    """Whether it is read as indices into its dictionary."""
     joined: bool = False
-    """Several leaves with lists, which pyarrow puts together as it does in the file itself: of just as many rows, or
-    the lists of one might hide what another lacks."""
+    """Whether it has several leaves with lists, which pyarrow puts together.
+
+    They must have the same number of rows, or the lists of one might hide what another lacks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Verified:
-    """The pages of one call, and what is known of them."""
+    """The pages of one call, after their headers have been verified."""
 
     schema: ParquetSchema
     chunks: Mapping[int, ChunkPages]
     facts: Mapping[int, PageFacts]
-    """Of the leaves that are read."""
+    """By leaf, for those that are read."""
     memory_limit: int | None
     place: Callable[[Iterable[int]], str]
     """Names leaves in errors."""
 
 
 def cut_units(verified: Verified, fields: Sequence[int], *, arrow_schema: pa.Schema) -> list[Unit]:
-    """Of each field: one unit where its pages align for certain, else one a leaf; so too where an extension type is put
-    around them."""
+    """Return the units of each field: one if its pages certainly align, else one for each leaf.
+
+    A field of a composite extension type has one for each leaf, too."""
     units: list[Unit] = []
     for position, field in enumerate(fields):
         start, stop = verified.schema.field_leaves[field]
@@ -72,12 +74,12 @@ def cut_units(verified: Verified, fields: Sequence[int], *, arrow_schema: pa.Sch
 
 
 def _check_lists(verified: Verified, leaves: Sequence[int]) -> None:
-    """That leaves of the very same lists have as many level values in whole chunks.
+    """Verify that leaves of the same lists have the same number of level values in whole chunks.
 
     Raises
     ------
     ParquetFormatError
-        They have not.
+        The numbers differ.
     """
     elements = verified.schema.elements
     counts: dict[tuple[int, ...], tuple[int, int]] = {}
@@ -94,19 +96,19 @@ def _check_lists(verified: Verified, leaves: Sequence[int]) -> None:
 
 
 def group_units(units: Sequence[Unit], steps: Mapping[Unit, int]) -> list[list[Unit]]:
-    """Units that one call of pyarrow can decode: of one row count, and at most one of a field, or one by steps."""
+    """Group the units that one call of pyarrow can decode: with one row count and different fields, or one in steps."""
     batches: dict[tuple[int, int], list[Unit]] = {}
     seen: dict[int, int] = {}
     for number, unit in enumerate(units):
-        turn = seen.get(unit.field, 0)
-        seen[unit.field] = turn + 1
-        key = (unit.num_rows, turn) if unit not in steps else (-1, number)
+        ordinal = seen.get(unit.field, 0)
+        seen[unit.field] = ordinal + 1
+        key = (unit.num_rows, ordinal) if unit not in steps else (-1, number)
         batches.setdefault(key, []).append(unit)
     return list(batches.values())
 
 
 def _aligned(chunks: Sequence[ChunkPages]) -> bool:
-    """Whether each is the first page, or a whole chunk, and all of them have as many rows."""
+    """Return whether each is the first page or a whole chunk, and all have the same number of rows."""
     single = all(chunk.dictionary is None and chunk.first_rows.tolist() == [0] for chunk in chunks)
     return single and len({chunk.num_rows for chunk in chunks}) == 1
 
@@ -121,8 +123,10 @@ def _unit(verified: Verified, field: int, leaves: tuple[int, ...], kind: pa.Data
 
 
 def step_of(verified: Verified, unit: Unit) -> int | None:
-    """Rows to decode at once where values may grow beyond the limit: a dictionary can hold one long
-    value that the pages name a million times. None where they cannot."""
+    """Return the number of rows to decode at once if the values may exceed the limit, else None.
+
+    They may because a dictionary can hold one long value to which the pages refer a million times.
+    """
     limit = verified.memory_limit
     if limit is None or unit.indexed:
         return None
@@ -131,7 +135,7 @@ def step_of(verified: Verified, unit: Unit) -> int | None:
 
 
 def most_text(verified: Verified, leaf: int, limit: int) -> int:
-    """Bytes that the texts of a leaf come to at most, as far as it takes to choose a step."""
+    """Return the most bytes that the texts of a leaf can take, as exactly as choosing a step needs it."""
     facts = verified.facts[leaf]
     if facts.dictionary is None:
         return facts.prefixed
@@ -144,4 +148,4 @@ def most_text(verified: Verified, leaf: int, limit: int) -> int:
 
 
 _FEW_STEPS = 32
-"""More of them than this, and it is worth knowing the longest text of the dictionary."""
+"""If there are more steps than this, the longest text of the dictionary is determined."""
