@@ -1,4 +1,4 @@
-"""What a run may hold and decode at a time: admission of pieces under a memory limit, permits to decode, rows left by a limit."""
+"""Bounds of a run: the bytes and pieces in memory, the pieces that are decoded at once, and the rows left by a limit."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ Priority: TypeAlias = tuple[int, ...]
 """Priority of a piece: (file number, piece number), and of a part of one (file number, piece number, part number).
 Lower goes first."""
 
-# A piece counts as no less than this part of one of full size, and a small one twice: it is decoded no faster.
+# The least part of a full-size piece that a piece counts as. A small one counts twice, because it is decoded no faster.
 _LEAST_PART = 1 / 16
 _SMALL_PART = 1 / 4
 
 
 def part_of(weight: float, full: float) -> float:
-    """How much of a piece of full size one of some weight counts as, both in bytes."""
+    """Return the part of a full-size piece that a piece of some weight counts as; both are in bytes."""
     share = weight / full
     return min(1.0, max(_LEAST_PART, share, min(_SMALL_PART, 2 * share)))
 
 
 @dataclass(slots=True)
 class Admission:
-    """Bounds what is in memory at once, in bytes and in pieces. The piece that is needed next is always admitted."""
+    """Bounds the pieces in memory at once, by bytes and by number. The piece that comes next is always admitted."""
 
     limit_bytes: int
     limit_pieces: float
@@ -50,7 +50,7 @@ class Admission:
     _waiting: list[tuple[Priority, int, float, asyncio.Future[None]]] = field(default_factory=list)
 
     async def enter(self, order: Priority, nbytes: int, part: float = 1.0) -> None:
-        """Wait for room for so many bytes, and for that part of a piece of full size."""
+        """Wait for room for `nbytes` bytes, and for that part of a full-size piece."""
         if nbytes > self.limit_bytes:
             raise MemoryLimitError(
                 f"a piece that cannot be cut takes about {nbytes} bytes, the limit is {self.limit_bytes}",
@@ -65,19 +65,19 @@ class Admission:
         try:
             await ready
         except asyncio.CancelledError:
-            # Admitted meanwhile or not: it may have stood in the way of others.
+            # Whether or not it was admitted meanwhile, others may have waited behind it.
             self.leave(order)
             raise
 
     def leave(self, order: Priority) -> None:
-        """Release what `order` was admitted for: its rows have been handed out, or dropped."""
+        """Release the room of `order`, whose rows have been handed out or dropped."""
         self.admitted.pop(order, None)
         self.pinned.pop(order, None)
         self._parts.pop(order, None)
         self._admit()
 
     def pin(self, order: Priority) -> None:
-        """Keep counting the bytes of `order`, but let others pass it: they are parts of it."""
+        """Keep counting the bytes of `order`, but let its parts be admitted."""
         self.pinned[order] = self.admitted.pop(order)
         self._parts.pop(order, None)
         self._admit()
@@ -98,7 +98,7 @@ class Admission:
         return sum(self.admitted.values()) + sum(self.pinned.values()) + nbytes <= self.limit_bytes
 
     def _is_next(self, order: Priority) -> bool:
-        """Whether no earlier piece is under way, other than the one that this piece is a part of."""
+        """Return whether no earlier piece is under way, except one that this piece is a part of."""
         whole = all(order < other or order[: len(other)] == other for other in self.pinned)
         return whole and all(order < other for other in self.admitted)
 
@@ -140,22 +140,22 @@ Place: TypeAlias = tuple[int, Priority]
 
 
 class PrioritySemaphore:
-    """A number of permits; of those who wait, the lowest place gets one first. Used on one event loop.
+    """A number of permits, which waiters receive in the order of their places. It is used on one event loop.
 
-    The answers of many requests come in any order, about together. Decoded in that order, the first piece of a file could
-    be the last to be ready, and hold back all that waits for it: the consumer, and the requests of later pieces.
+    The responses to many requests arrive in any order. If pieces were decoded in that order, the first one of a file could be
+    ready last, and hold back the consumer and the requests of later pieces.
     """
 
     __slots__ = ("_arrivals", "_free", "_waiting")
 
     def __init__(self, at_once: int) -> None:
         self._free = at_once
-        # Two of one place go in the order of their arrival: futures cannot be compared.
+        # Waiters of one place go in the order of arrival, because futures cannot be compared.
         self._arrivals = itertools.count()
         self._waiting: list[tuple[Place, int, asyncio.Future[None]]] = []
 
     def at(self, place: Place) -> Permit:
-        """A context that waits for a permit when it is entered, and releases it when it is left."""
+        """Return a context that waits for a permit on entry, and releases it on exit."""
         return Permit(self, place)
 
     async def acquire(self, place: Place) -> None:
@@ -173,7 +173,7 @@ class PrioritySemaphore:
             raise
 
     def release(self) -> None:
-        """Release a permit: the lowest place that waits gets it."""
+        """Release a permit to the waiter of the lowest place."""
         while self._waiting:
             _, _, permit = heapq.heappop(self._waiting)
             if not permit.done():
@@ -183,7 +183,7 @@ class PrioritySemaphore:
 
 
 class Permit:
-    """One stay: see `PrioritySemaphore.at`."""
+    """The context that `PrioritySemaphore.at` returns."""
 
     __slots__ = ("_place", "_semaphore")
 
