@@ -21,7 +21,7 @@ from accel.arrays import Int64s, from_numpy
 from accel.decode.arrow import open_reader, translate_errors
 from accel.decode.chunks import ChunkPages
 from accel.decode.codecs import STORABLE, check_crc, decompress, store_bytes
-from accel.decode.plain_pages import DataPage, Form, form_of, read_entries, uniform_length, value_bytes
+from accel.decode.plain_pages import DataPage, Form, form_of, read_entries, value_bytes
 from accel.decode.splice import SplicedChunk, plan_splice, splice
 from accel.decode.trim import is_view
 from accel.decode.verify import DictionaryFacts, PageFacts
@@ -64,9 +64,6 @@ def longest_text(page: Buffer, codec: int) -> int:
     ParquetFormatError
         The page does not decode.
     """
-    length = uniform_length(page, codec)
-    if length is not None:
-        return length
     offsets = [
         np.frombuffer(chunk.buffers()[1], np.int32, len(chunk) + 1, 4 * chunk.offset)
         for chunk in _entries(page, codec, _TEXT).chunks

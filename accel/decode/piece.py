@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -24,7 +23,6 @@ from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 
 __all__ = [
-    "chunk_bounds",
     "decode_piece",
     "filter_rows",
     "make_batches",
@@ -246,8 +244,6 @@ def _is_selective(tested: int, matched: int) -> bool:
     return is_selective(tested, matched)
 
 
-# Arrays in more chunks than this are joined before a filter is evaluated on them.
-_MOST_CUTS = 8
 # Bytes of a batch that shares the columns of another one.
 _BATCH_BYTES = 128
 
@@ -262,27 +258,8 @@ def match_rows(task: ScanTask, columns: Mapping[str, pa.Array], num_rows: int) -
     arrays = {path: _pick(columns[path[0]], path[1:]) for path in query.filter_paths}
     for path, kind in query.conformed.items():
         arrays[path] = _conformed(arrays[path], pa.field(".".join(path), kind), task.file.url)
-    cuts = chunk_bounds(arrays.values(), num_rows)
-    masks = []
-    for start, stop in itertools.pairwise(cuts):
-        part = {path: _part(array, start, stop) for path, array in arrays.items()}
-        for path, value in query.constants.items():
-            part[path] = repeat_scalar(value, stop - start)
-        masks.append(evaluate(query.bound, part, stop - start))
-    return masks[0] if len(masks) == 1 else np.concatenate(masks)
-
-
-def chunk_bounds(arrays: Iterable[pa.Array | pa.ChunkedArray], num_rows: int) -> list[int]:
-    """Return the rows at which any array has a chunk's end, so that none has to be joined; both ends if there are many."""
-    ends = {0, num_rows}
-    for array in arrays:
-        if isinstance(array, pa.ChunkedArray) and len(array) == num_rows:
-            ends.update(itertools.accumulate(map(len, array.chunks)))
-    return sorted(ends) if num_rows and len(ends) <= _MOST_CUTS else [0, num_rows]
-
-
-def _part(array: pa.Array | pa.ChunkedArray, start: int, stop: int) -> pa.Array | pa.ChunkedArray:
-    return array if stop - start == len(array) else array.slice(start, stop - start)
+    arrays.update((path, repeat_scalar(value, num_rows)) for path, value in query.constants.items())
+    return evaluate(query.bound, arrays, num_rows)
 
 
 def _pick(array: pa.Array | pa.ChunkedArray, path: tuple[str, ...]) -> pa.Array | pa.ChunkedArray:

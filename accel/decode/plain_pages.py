@@ -21,7 +21,7 @@ from accel.decode.chunks import ChunkPages
 from accel.decode.codecs import Bytes, check_crc, decompress
 from accel.decode.verify import PageFacts
 from accel.format.model import Codec, Encoding, PageType, Physical, SchemaElement
-from accel.format.page_header import PageHeader, parse_page_header
+from accel.format.page_header import parse_page_header
 from accel.format.runs import find_runs
 from accel.format.schema import time_unit
 from accel.format.thrift import encode_varint
@@ -39,7 +39,6 @@ __all__ = [
     "put",
     "read_entries",
     "read_plain",
-    "uniform_length",
     "value_bytes",
     "widen",
 ]
@@ -353,7 +352,6 @@ def read_plain(
     values = value_bytes(
         [page for page, count in zip(pages, counts, strict=True) if count], optional=optional
     )
-    few = _Few(sink)
     done = start = 0
     for end, cut, width in zip(ends.tolist(), cuts, widths, strict=True):
         if cut > done:
@@ -361,12 +359,9 @@ def read_plain(
             if raw is None or (texts and not _is_uniform(raw, width)):
                 return None
             if chosen is not None and cut - done < end - start:
-                few.put(raw.view(f"V{width}").take(chosen[done:cut] - start).view(np.uint8), width)
-            else:
-                few.flush()
-                sink.put(raw, width)
+                raw = raw.view(f"V{width}").take(chosen[done:cut] - start).view(np.uint8)
+            sink.put(raw, width)
         done, start = cut, end
-    few.flush()
     array = sink.array()
     return array.slice(low, high - low) if is_slice and high - low < total else array
 
@@ -397,35 +392,15 @@ def read_entries(
     sink = (_Texts if texts else _Values)(kind, form, [num_chosen], [width])
     if not sink.fits:
         return None
-    raw = _entries_of(page, header, codec)
+    body = memoryview(page)[header.header_length :][: header.compressed_size]
+    check_crc(body, header.crc)
+    raw = decompress(body, codec, size=size)
     if raw is None or (texts and not _is_uniform(raw, width)):
         return None
     if chosen is not None:
         raw = raw.view(f"V{width}").take(chosen).view(np.uint8)
     sink.put(raw, width)
     return sink.array()
-
-
-def uniform_length(page: Buffer, codec: int) -> int | None:
-    """Return the length of the texts of a dictionary page (header included), if they all have one; else None.
-
-    Raises
-    ------
-    ParquetFormatError
-        The checksum does not match.
-    """
-    header = parse_page_header(page)
-    count, size = header.num_values, header.uncompressed_size
-    if not count or size % count or size < _PREFIX * count:
-        return None
-    raw = _entries_of(page, header, codec)
-    return size // count - _PREFIX if raw is not None and _is_uniform(raw, size // count) else None
-
-
-def _entries_of(page: Buffer, header: PageHeader, codec: int) -> Bytes | None:
-    body = memoryview(page)[header.header_length :][: header.compressed_size]
-    check_crc(body, header.crc)
-    return decompress(body, codec, size=header.uncompressed_size)
 
 
 def _width(page: DataPage, form: Form, *, optional: bool) -> int:
@@ -439,34 +414,6 @@ def _is_uniform(raw: Bytes, width: int) -> bool:
     """Return whether texts that follow their lengths take `width` bytes each."""
     lengths: Ints = np.ndarray((len(raw) // width,), "<u4", raw, 0, (width,))
     return bool((lengths == width - _PREFIX).all())
-
-
-class _Few:
-    """Joins few values of several pages, because each call of the sink costs more than copying a few values."""
-
-    def __init__(self, sink: _Values | _Texts) -> None:
-        self._sink = sink
-        self._parts: list[Bytes] = []
-        self._width = self._nbytes = 0
-
-    def put(self, raw: Bytes, width: int) -> None:
-        if width != self._width or self._nbytes > _MOST_PENDING:
-            self.flush()
-            self._width = width
-        self._parts.append(raw)
-        self._nbytes += len(raw)
-
-    def flush(self) -> None:
-        """Pass the values on to the sink."""
-        if self._parts:
-            self._sink.put(
-                np.concatenate(self._parts) if len(self._parts) > 1 else self._parts[0], self._width
-            )
-        self._parts, self._nbytes = [], 0
-
-
-_MOST_PENDING = 64 << 10
-"""Bytes; copying more costs more than the call that it saves."""
 
 
 class _Values:

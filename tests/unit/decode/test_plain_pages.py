@@ -1,4 +1,4 @@
-"""PLAIN values taken out of their pages: which columns, which pages, and the same bytes as pyarrow makes of them."""
+"""PLAIN values taken out of their pages: the columns, the pages, and the same bytes as pyarrow's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Indices read off dictionary-encoded pages: runs of both kinds, and what is left to pyarrow."""
+"""Few values picked from dictionary-encoded pages, and the pages that are left to pyarrow."""
 
 from __future__ import annotations
 
