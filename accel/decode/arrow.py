@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow._parquet import ParquetReader
@@ -35,7 +35,7 @@ __all__ = [
     "translate_errors",
 ]
 
-# pyarrow.parquet would import pyarrow.fs and ssl (60 ms); the class that it wraps lies below.
+# pyarrow.parquet would import pyarrow.fs and ssl (60 ms), so the class that it wraps is used.
 
 
 class translate_errors:
@@ -198,8 +198,6 @@ def columns_of(plan: SplicePlan, leaves: Sequence[int]) -> list[int]:
 # The schemas of all files in memory, by the bytes that they were parsed from; a schema goes with the last of its files.
 _schemas: weakref.WeakValueDictionary[tuple[bytes, ...], ParquetSchema] = weakref.WeakValueDictionary()
 _arrow_schemas: SchemaMemo[pa.Schema] = SchemaMemo(64)
-_holds: SchemaMemo[bool] = SchemaMemo(64)
-_NOTHING: Final[Mapping[str, bytes]] = {}
 
 
 def shared_schema(schema: ParquetSchema) -> ParquetSchema:
@@ -209,10 +207,7 @@ def shared_schema(schema: ParquetSchema) -> ParquetSchema:
 
 def holds_instants(schema: ParquetSchema) -> bool:
     """Return whether any column is INT96."""
-    cached = _holds.get(schema, _NOTHING, None)
-    if cached is None:
-        cached = _holds.put(schema, _NOTHING, None, has_instants(schema, range(len(schema.leaves))))
-    return cached
+    return has_instants(schema, range(len(schema.leaves)))
 
 
 def arrow_schema(

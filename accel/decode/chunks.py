@@ -120,7 +120,7 @@ def narrow_leaf(
 def page_begins_with_row(
     page: memoryview, *, codec: int, max_repetition: int, memory_limit: int | None = None
 ) -> bool:
-    """Whether a data page inside a list, header included, begins with a new row.
+    """Return whether a data page inside a list, header included, begins with a new row.
 
     It is False where that cannot be determined: the page is damaged, or would decompress to more than `memory_limit`
     bytes.

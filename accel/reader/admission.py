@@ -123,7 +123,7 @@ class Budget:
     left: int | None
 
     def cut(self, task: ScanTask) -> ScanTask:
-        """The task, for no more rows than are left."""
+        """Return the task with no more rows than are left."""
         if self.left is None or task.needs_filter:
             return task
         task = truncate_task(task, self.left)

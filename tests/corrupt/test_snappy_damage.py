@@ -12,7 +12,7 @@ import pytest
 
 import accel
 from accel.decode import codecs
-from accel.decode.plain_pages import decompress
+from accel.decode.codecs import decompress
 from accel.format.model import Codec
 from accel.testing import DictStore, Layout, write_file
 

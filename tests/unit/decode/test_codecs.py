@@ -17,9 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accel.decode import codecs
-from accel.decode.codecs import _STORES, StoredPage, store_bytes, store_page
+from accel.decode.codecs import _STORES, StoredPage, decompress, store_bytes, store_page
 from accel.decode.dictionary_decode import dictionary_values
-from accel.decode.plain_pages import decompress
 from accel.format.footer import parse_footer
 from accel.format.model import Codec, Encoding, PageType
 from accel.format.page_header import parse_page_header
