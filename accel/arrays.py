@@ -1,7 +1,7 @@
-"""Arrow arrays made and read by their buffers.
+"""Arrow arrays are made and read by their buffers.
 
-`pa.array`, `pa.scalar` and `to_numpy(zero_copy_only=False)` import pandas where it is installed, which
-costs a first scan more than its network; buffers cost nothing.
+`pa.array`, `pa.scalar` and `to_numpy(zero_copy_only=False)` import pandas where it is installed, which takes a first scan
+longer than its requests.
 """
 
 from __future__ import annotations
@@ -46,12 +46,11 @@ __all__ = [
     "zone_of",
 ]
 
-# So many bytes of Python's would lie in pages of their own.
+# Bytes from which Python's allocator uses memory pages of their own.
 _LONG = 64 << 10
 _BYTES = (memoryview, bytes, bytearray)
 WIDE_TEXTS = frozenset({pa.lib.Type_LARGE_STRING, pa.lib.Type_LARGE_BINARY})
 """Type ids of texts and bytes with 64-bit offsets."""
-# Annotations are all they are for: whoever uses them imports them for type checkers only.
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
 Uint64s = npt.NDArray[np.uint64]
@@ -59,18 +58,18 @@ Number = TypeVar("Number", bound=np.generic)
 
 
 class Filled(Protocol):
-    """Bytes that are made where they are put."""
+    """Bytes that are made in the place where they are put."""
 
     def __len__(self) -> int: ...
 
     def put(self, out: npt.NDArray[np.uint8]) -> None:
-        """Make them, in an array of that many."""
+        """Make the bytes in an array of their number."""
 
 
 def join_buffers(parts: Sequence[bytes | bytearray | memoryview | Filled]) -> pa.Buffer:
-    """The parts behind each other, in memory that Arrow's allocator has at hand.
+    """Concatenate the parts in memory of Arrow's allocator.
 
-    Joining bytes would take fresh pages of the system, which cost twice what the copy does, and hold the GIL.
+    Joining bytes would take fresh memory pages, which cost twice as much as the copy, and hold the GIL.
     """
     joined = allocate(sum(map(len, parts)))
     view = np.frombuffer(joined, np.uint8)
@@ -86,17 +85,17 @@ def join_buffers(parts: Sequence[bytes | bytearray | memoryview | Filled]) -> pa
 
 
 def own_copy(view: memoryview) -> bytes | memoryview:
-    """The same bytes, apart from what they are a part of; many of them as `join_buffers` has it."""
+    """Copy the bytes, so that the buffer which they are a part of can be freed."""
     return bytes(view) if view.nbytes < _LONG else memoryview(join_buffers((view,))).cast("B").toreadonly()
 
 
 def relabel(array: pa.Array, to: pa.DataType) -> pa.Array:
-    """The same buffers under another type of the same layout."""
+    """Return the array with another type of the same layout, sharing its buffers."""
     return pa.Array.from_buffers(to, len(array), array.buffers(), array.null_count, array.offset)
 
 
 def whole(array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """One array of what may be several chunks, run-end encoding undone."""
+    """Return one array in place of chunks, with run-end encoding decoded."""
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
         if isinstance(array, pa.ChunkedArray):  # pyarrow < 27 gives back several where 2 GiB overflow
@@ -109,7 +108,7 @@ def whole(array: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def validity(array: pa.Array) -> Bools:
-    """Which values are not null."""
+    """Return which values are not null."""
     buffer = array.buffers()[0] if array.null_count else None
     if buffer is None:
         if array.null_count:  # types without a validity bitmap
@@ -119,7 +118,7 @@ def validity(array: pa.Array) -> Bools:
 
 
 def mask(array: pa.BooleanArray) -> Bools:
-    """A boolean array as numpy; null is False."""
+    """Return a boolean array as numpy; null is False."""
     if not len(array):
         return np.zeros(0, bool)
     out = _bits(array.buffers()[1], array.offset, len(array))
@@ -127,7 +126,7 @@ def mask(array: pa.BooleanArray) -> Bools:
 
 
 def bools(values: Bools, valid: Bools | None = None) -> pa.BooleanArray:
-    """A boolean array from numpy, null where `valid` is False."""
+    """Make a boolean array from numpy, null where `valid` is False."""
     if valid is not None and bool(valid.all()):
         valid = None
     return pa.Array.from_buffers(
@@ -139,9 +138,9 @@ def bools(values: Bools, valid: Bools | None = None) -> pa.BooleanArray:
 
 
 def integers(array: pa.Array) -> npt.NDArray[Any]:
-    """The raw integers of a native array (fixed width, or decimal); what stands under a null is arbitrary.
+    """Return the raw integers of a native array (fixed width, or decimal); those that are null are arbitrary.
 
-    Decimals of 128 and 256 bits come as int64 where all fit, else as Python ints.
+    Decimals of 128 and 256 bits become int64 if all fit, else Python ints.
     """
     kind = array.type
     if pa.types.is_boolean(kind):
@@ -162,7 +161,7 @@ def integers(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def integers_array(values: npt.NDArray[Any] | Sequence[int], to: pa.DataType) -> pa.Array:
-    """The inverse of `integers` for a native integer, float or decimal type; every value must fit it."""
+    """Make an array of a native integer, float or decimal type, the inverse of `integers`; every value must fit."""
     if pa.types.is_decimal(to):
         width = to.bit_width // 8
         data = b"".join(int(value).to_bytes(width, "little", signed=True) for value in values)
@@ -172,7 +171,7 @@ def integers_array(values: npt.NDArray[Any] | Sequence[int], to: pa.DataType) ->
 
 
 def bytes_array(values: Sequence[bytes], to: pa.DataType) -> pa.Array:
-    """An array of binary or large_binary, or of text of either size, which is not looked at."""
+    """Make an array of binary or text of either size; texts are not validated."""
     ends = np.zeros(len(values) + 1, np.int64)
     np.add.accumulate(np.fromiter(map(len, values), np.int64, len(values)), out=ends[1:])
     offsets = ends if to.id in WIDE_TEXTS else ends.astype(np.int32)
@@ -185,7 +184,7 @@ def bytes_array(values: Sequence[bytes], to: pa.DataType) -> pa.Array:
 
 
 def one(value: bool | float | bytes, to: pa.DataType) -> pa.Scalar:
-    """A scalar of a native type."""
+    """Make a scalar of a native type."""
     if isinstance(value, bytes):
         return bytes_array([value], to)[0]
     if isinstance(value, bool):
@@ -196,7 +195,7 @@ def one(value: bool | float | bytes, to: pa.DataType) -> pa.Scalar:
 
 
 def from_numpy(values: npt.NDArray[np.generic]) -> pa.Array:
-    """An array without nulls of the same integers, floats or booleans; the numbers are not copied."""
+    """Make an array without nulls of integers, floats or booleans; numbers are not copied."""
     if values.dtype == np.bool_:
         return bools(values.view(np.bool_))
     kind = pa.from_numpy_dtype(values.dtype)
@@ -204,8 +203,10 @@ def from_numpy(values: npt.NDArray[np.generic]) -> pa.Array:
 
 
 def list_items(lists: pa.Array) -> pa.Array:
-    """The values of lists of any kind behind each other, without what lies under nulls: `flatten`, which pyarrow cannot do
-    of lists that are all null or empty where UUIDs lie deeper in them."""
+    """Flatten lists of any kind, without values under nulls.
+
+    pyarrow's `flatten` fails for lists that are all null or empty and have UUIDs deeper in them.
+    """
     try:
         return lists.flatten()
     except pa.ArrowNotImplementedError:
@@ -217,7 +218,7 @@ def list_items(lists: pa.Array) -> pa.Array:
 
 
 def map_lists(maps: pa.Array) -> pa.Array:
-    """Maps as the lists that they are, of structs with the fields `key` and `value`."""
+    """Return maps as lists of structs with the fields `key` and `value`."""
     kind = maps.type
     entry = pa.struct([kind.key_field.with_name("key"), kind.item_field.with_name("value")])
     return maps.cast(pa.list_(entry))
@@ -229,14 +230,14 @@ def change_fields(
     *,
     keys: Callable[[pa.Field], pa.Field] | None = None,
 ) -> pa.DataType | None:
-    """A type with the fields inside it changed; None for one that is no struct, map or list (views of lists aside).
+    """Return a type with the fields inside it changed; None unless it is a struct, map or list other than a view.
 
     Parameters
     ----------
     change : callable
-        Of a struct's fields, a list's items and a map's values.
+        Applied to a struct's fields, a list's items and a map's values.
     keys : callable, optional
-        Of a map's keys; by default they stay.
+        Applied to a map's keys; by default they stay.
     """
     types = pa.types
     if types.is_struct(kind):
@@ -254,12 +255,12 @@ def change_fields(
 
 
 def make_scalar(value: object, kind: pa.DataType) -> pa.Scalar:
-    """One Python value of a plain type, as `pa.scalar` would make it; None is null.
+    """Make a scalar of one Python value, as `pa.scalar` does; None is null.
 
     Raises
     ------
     pyarrow.ArrowInvalid
-        The value is none of that type.
+        The value is not of that type.
     """
     if value is None:
         return pa.nulls(1, kind)[0]
@@ -273,20 +274,22 @@ def make_scalar(value: object, kind: pa.DataType) -> pa.Scalar:
 
 
 def repeat_scalar(value: pa.Scalar, length: int) -> pa.Array:
-    """The same value `length` times."""
+    """Make an array of the value repeated `length` times."""
     if not value.is_valid:
         return pa.nulls(length, value.type)
     return pa.repeat(value, length)
 
 
 def is_zoned(kind: pa.TimestampType) -> bool:
-    """Whether a timestamp is an instant."""
+    """Return whether a timestamp type has a time zone."""
     return zone_of(kind) is not None
 
 
 def zone_of(kind: pa.TimestampType) -> str | None:
-    """The time zone of a timestamp; UTC where it is not UTF-8, as a damaged ARROW:schema may have it: the instants are
-    the same."""
+    """Return the time zone of a timestamp type, or None.
+
+    It is UTC where a damaged ARROW:schema has one that is not UTF-8; the instants are the same.
+    """
     try:
         zone: str | None = kind.tz
     except UnicodeDecodeError:
@@ -302,12 +305,12 @@ def _bits(buffer: pa.Buffer, offset: int, length: int) -> Bools:
 
 
 def pack_bits(values: Bools) -> pa.Buffer:
-    """Truth values as Arrow has them: a bit each, the first the lowest of its byte."""
+    """Pack truth values as Arrow has them: a bit each, the first one the lowest of its byte."""
     return pa.py_buffer(np.packbits(values, bitorder="little"))
 
 
 def packed_validity(array: pa.Array) -> pa.Buffer | None:
-    """Which values are not null as Arrow has it, from the array's first value on; None where all are not."""
+    """Return the validity bitmap from the array's first value on; None if none is null."""
     return pack_bits(validity(array)) if array.null_count else None
 
 
@@ -319,10 +322,9 @@ def _fixed(array: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 def sort_distinct(numbers: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    """Each number once, ascending, without NaN among them.
+    """Return each number once, ascending; NaN is not supported.
 
-    Since numpy 2.3 `np.unique` hashes integers: twice the time for a hundred of them, a hundred times for a million
-    that differ.
+    Since numpy 2.3 `np.unique` hashes integers, which takes up to a hundred times as long.
     """
     ordered = np.sort(numbers)
     first = np.ones(len(ordered), bool)

@@ -1,8 +1,7 @@
 """Arrow's compute functions by name, without `pyarrow.compute`.
 
-That module writes a Python function for each of its three hundred when it is imported: 25 ms, which a first
-scan need not pay. The functions below are called as `pyarrow.compute` calls them; any other name is taken
-from there, when it is first asked for.
+Importing that module takes 25 ms, because it makes a Python function for each of three hundred kernels. The functions
+below have the signatures of `pyarrow.compute`; any other name is taken from there when it is first used.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _PLAIN: Final = frozenset(
         "take",
     }
 )
-"""Those that are called without options."""
+"""Functions that are called without options."""
 _NAMES: Final = {"and_": "and", "or_": "or"}
 _OPTIONS: Final = {
     "ends_with": "MatchSubstringOptions",
@@ -69,7 +68,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _function(name: str) -> Callable[..., Any]:
-    # 5 ms, which a scan without a condition need not pay.
+    # This import takes 5 ms, which a scan without a condition saves.
     from pyarrow._compute import function_registry
 
     return function_registry().get_function(name).call  # type: ignore[no-any-return]
@@ -89,7 +88,7 @@ def _with_options(name: str) -> Callable[..., Any]:
 
 
 def fill_null(values: Any, fill_value: Any) -> Any:
-    """The values, with `fill_value` where they are null."""
+    """Return the values, with `fill_value` where they are null."""
     if isinstance(fill_value, pa.Scalar) and fill_value.type == values.type:
         return _coalesce()([values, fill_value])
     import pyarrow.compute as pc

@@ -16,7 +16,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from accel.cache.cache import Cache, CacheKey, Entry
+from accel.cache.cache import Cache
+from accel.cache.cache_key import CacheKey, Entry
 from accel.cache.freshness import PART_BYTES, put_object, written_since
 from accel.catalog.describing import metadata_bytes
 from accel.catalog.head import HEAD_NAME, CatalogHead, Segment, SegmentObject, Table

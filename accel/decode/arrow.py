@@ -1,16 +1,16 @@
-"""pyarrow's Parquet reader over bytes in memory, and the Arrow schemas that it gives."""
+"""pyarrow's Parquet reader over bytes in memory, and the Arrow schemas that it returns."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow._parquet import ParquetReader
 
-from accel.decode.extensions import is_dressed
+from accel.decode.extensions import is_composite
 from accel.decode.splice import SchemaMemo, SplicePlan, plan_splice, splice
 from accel.errors import AccelError, ColumnNotFoundError, MemoryLimitError, ParquetFormatError
 from accel.format.model import INT96_UNIT, ParquetSchema
@@ -35,7 +35,7 @@ __all__ = [
     "translate_errors",
 ]
 
-# pyarrow.parquet would import pyarrow.fs and ssl (60 ms); the class that it wraps lies below.
+# pyarrow.parquet would import pyarrow.fs and ssl (60 ms), so the class that it wraps is used.
 
 
 class translate_errors:
@@ -44,7 +44,7 @@ class translate_errors:
     Parameters
     ----------
     place : str or callable, optional
-        Where it happened; a callable is asked only then.
+        Where it happened; a callable is called only if an error occurs.
     """
 
     __slots__ = ("_place",)
@@ -66,7 +66,7 @@ class translate_errors:
                 error.within(place)
             error.at(place=place)
         elif isinstance(error, MemoryError):
-            # ArrowMemoryError is one.
+            # ArrowMemoryError is a subclass.
             raise MemoryLimitError(f"no memory to decode into: {error}", place=place) from error
         elif isinstance(error, _BAD_BYTES):
             # ArrowInvalid is a ValueError, and text that is not UTF-8 a UnicodeDecodeError.
@@ -74,16 +74,16 @@ class translate_errors:
 
 
 _DICTIONARY = Kind.DICTIONARY.value
-"""Where an error lies that a dictionary was decoded with, whoever's it is."""
+"""The place of errors in a dictionary page, whichever column it belongs to."""
 _BAD_BYTES = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, NotImplementedError)
 
 
 def open_reader(
     data: bytes, *, int96_unit: str = INT96_UNIT, coded: Sequence[int] = (), verify_checksums: bool = True
 ) -> ParquetReader:
-    """A reader with the settings that `pyarrow.parquet.read_table` has, which verifies the checksums of pages too.
+    """Return a reader with the settings of `pyarrow.parquet.read_table`, which also verifies the checksums of pages.
 
-    INT96 is decoded to timestamps of `int96_unit`, the texts of the columns `coded` to indices into dictionaries.
+    INT96 is decoded to timestamps of `int96_unit`, and the texts of the columns `coded` to dictionary indices.
     """
     reader = ParquetReader(memory_pool=pool())
     reader.open(
@@ -100,9 +100,9 @@ def open_reader(
 def file_schema(
     schema: ParquetSchema, key_value: Mapping[str, bytes], *, int96_unit: str = INT96_UNIT
 ) -> pa.Schema:
-    """The Arrow schema that pyarrow's full read of a file gives, metadata included.
+    """Return the Arrow schema of pyarrow's full read of a file, metadata included.
 
-    It comes from pyarrow, out of a footer without row groups, so no column metadata reaches it.
+    pyarrow makes it from a footer without row groups, so it reads no column metadata that has not been verified.
 
     Raises
     ------
@@ -122,15 +122,15 @@ def projected_schema(
     whole: pa.Schema | None = None,
     int96_unit: str = INT96_UNIT,
 ) -> pa.Schema:
-    """The Arrow schema of some leaves (by ordinal, in any order), as pyarrow reads just those.
+    """Return the Arrow schema of some leaves (by ordinal, in any order), as pyarrow reads just those.
 
-    One field for each top-level field that has one of the leaves, in the file's order; structs hold
-    the chosen children only, and a map of which only keys or only values are chosen is a list.
+    It has each top-level field with one of the leaves, in the file's order. Structs have the chosen children only, and
+    a map of which only keys or only values are chosen is a list.
 
     Parameters
     ----------
     whole : pyarrow.Schema, optional
-        What `file_schema` gives for the file, if it is at hand: columns that are not nested are its fields.
+        What `file_schema` returns for the file, if it is available: columns that are not nested are its fields.
 
     Raises
     ------
@@ -140,9 +140,9 @@ def projected_schema(
         As `file_schema`.
     """
     question = (int96_unit, *leaves)
-    known = _projected.get(schema, key_value, question)
-    if known is not None:
-        return known
+    cached = _projected.get(schema, key_value, question)
+    if cached is not None:
+        return cached
     fields = fields_of(schema, leaves)
     if whole is not None and not any(schema.leaves[leaf].ancestors for leaf in leaves):
         projected = pa.schema([whole.field(field) for field in fields], metadata=whole.metadata)
@@ -151,12 +151,12 @@ def projected_schema(
     with translate_errors(place="schema"):
         reader = open_reader(splice(plan, {}, num_rows=0), int96_unit=int96_unit)
         full = reader.schema_arrow
-        if any(map(is_dressed, full.types)):
+        if any(map(is_composite, full.types)):
             from accel.planning.projection import leaves_type
 
-            kept = frozenset(leaves)
+            leaf_set = frozenset(leaves)
             chosen = [
-                field.with_type(leaves_type(schema, schema.fields[ordinal], field.type, leaves=kept))
+                field.with_type(leaves_type(schema, schema.fields[ordinal], field.type, leaves=leaf_set))
                 for ordinal, field in zip(fields, full, strict=True)
             ]
             projected = pa.schema(chosen, metadata=full.metadata)
@@ -169,14 +169,14 @@ _projected: SchemaMemo[pa.Schema] = SchemaMemo(64)
 
 
 def schema_of(file: TaskFile, leaves: Sequence[int]) -> pa.Schema:
-    """`projected_schema` of a file's tasks."""
+    """Return the `projected_schema` of a file's tasks."""
     return projected_schema(
         file.schema, file.key_value, leaves=leaves, whole=file.arrow_schema, int96_unit=file.int96_unit
     )
 
 
 def fields_of(schema: ParquetSchema, leaves: Sequence[int]) -> list[int]:
-    """The top-level fields, ascending, that hold these leaves."""
+    """Return the top-level fields, ascending, that have these leaves."""
     wanted = sorted(set(leaves))
     if wanted and not 0 <= wanted[0] <= wanted[-1] < len(schema.leaves):
         raise ColumnNotFoundError(f"no leaf {wanted[-1]} among {len(schema.leaves)}")
@@ -191,36 +191,31 @@ def fields_of(schema: ParquetSchema, leaves: Sequence[int]) -> list[int]:
 
 
 def columns_of(plan: SplicePlan, leaves: Sequence[int]) -> list[int]:
-    """The columns of the spliced file that these leaves are."""
+    """Return the columns of the spliced file for these leaves."""
     return [plan.column(leaf) for leaf in sorted(set(leaves))]
 
 
-# Of the files that are held anywhere: a schema goes with the last of them. Its key is the bytes it was parsed from.
+# The schemas of all files in memory, by the bytes that they were parsed from; a schema goes with the last of its files.
 _schemas: weakref.WeakValueDictionary[tuple[bytes, ...], ParquetSchema] = weakref.WeakValueDictionary()
 _arrow_schemas: SchemaMemo[pa.Schema] = SchemaMemo(64)
-_holds: SchemaMemo[bool] = SchemaMemo(64)
-_NOTHING: Final[Mapping[str, bytes]] = {}
 
 
 def shared_schema(schema: ParquetSchema) -> ParquetSchema:
-    """The schema that a file met before has, where it is the same."""
+    """Return the equal schema of another file in memory, or else this one."""
     return _schemas.setdefault(tuple(element.raw for element in schema.elements), schema)
 
 
 def holds_instants(schema: ParquetSchema) -> bool:
-    """Whether any column is INT96."""
-    known = _holds.get(schema, _NOTHING, None)
-    if known is None:
-        known = _holds.put(schema, _NOTHING, None, has_instants(schema, range(len(schema.leaves))))
-    return known
+    """Return whether any column is INT96."""
+    return has_instants(schema, range(len(schema.leaves)))
 
 
 def arrow_schema(
     schema: ParquetSchema, key_value: Mapping[str, bytes], *, int96_unit: str = INT96_UNIT
 ) -> pa.Schema:
-    """`file_schema`, once for files that agree on all that it depends on."""
-    known = _arrow_schemas.get(schema, key_value, int96_unit)
-    if known is not None:
-        return known
+    """Return the `file_schema`, computed once for files that agree on everything it depends on."""
+    cached = _arrow_schemas.get(schema, key_value, int96_unit)
+    if cached is not None:
+        return cached
     found = file_schema(schema, key_value, int96_unit=int96_unit)
     return _arrow_schemas.put(schema, key_value, int96_unit, found)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from accel.arrays import Int64s
 from accel.decode.codecs import check_crc, decompress
 from accel.errors import ParquetFormatError
 from accel.format.model import Encoding, PageType
@@ -21,9 +21,6 @@ from accel.format.runs import MOST_BYTES, begins_with_row
 from accel.planning.pages import PieceLeaf
 from accel.planning.selection import RowSelection
 from accel.ranges import Buffer
-
-if TYPE_CHECKING:
-    from accel.arrays import Int64s
 
 __all__ = [
     "ChunkPages",
@@ -123,7 +120,7 @@ def narrow_leaf(
 def page_begins_with_row(
     page: memoryview, *, codec: int, max_repetition: int, memory_limit: int | None = None
 ) -> bool:
-    """Whether a data page inside a list, header included, begins with a new row.
+    """Return whether a data page inside a list, header included, begins with a new row.
 
     It is False where that cannot be determined: the page is damaged, or would decompress to more than `memory_limit`
     bytes.

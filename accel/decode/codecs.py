@@ -125,7 +125,10 @@ _library = _Library()
 
 
 def fast_snappy(nbytes: int) -> Decompress | None:
-    """Cramjam's decompression; None where pyarrow's is to be used. `nbytes` is what is about to be decompressed."""
+    """Return cramjam's function, or None where pyarrow's is to be used.
+
+    `nbytes` is the number of bytes that are about to be decompressed.
+    """
     if _library.decompress is not None or _library.missing:
         return _library.decompress
     # Threads may lose one another's count, which only delays loading.
@@ -178,13 +181,13 @@ class UncompressedPage(StoredPage):
 
 
 def is_uncompressed(page: Buffer) -> bool:
-    """Whether this is an `UncompressedPage`, or a view of a whole one."""
+    """Return whether a page is an `UncompressedPage`, or a view of a whole one."""
     whole = page.obj if isinstance(page, memoryview) else page
     return isinstance(whole, UncompressedPage) and len(whole) == len(page)
 
 
 def store_page(page: Buffer, codec: int) -> StoredPage:
-    """The same dictionary page with its body stored uncompressed.
+    """Return a dictionary page with its body stored uncompressed.
 
     The page stays as it is where the codec has no such form, where it would grow too much, or where it does not
     decode: the decoder reports why.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -15,9 +16,9 @@ from accel.decode.chunks import ChunkPages
 from accel.decode.dictionary_arrays import Values, check_indices, is_indexed, join_arrays, look_up
 from accel.decode.dictionary_decode import read_as_indices, splice_indices
 from accel.decode.direct_decoders import direct_units, read_directly
-from accel.decode.extensions import is_dressed
+from accel.decode.extensions import is_composite
 from accel.decode.instants import check_instants, with_stored_instants
-from accel.decode.rewritten_pages import verify_readable
+from accel.decode.rewritten_pages import uncompressed_chunk, verify_readable
 from accel.decode.splice import SplicedChunk, SplicePlan, plan_splice, splice
 from accel.decode.trim import place_rows, trim
 from accel.decode.units import Unit, Verified, cut_units, group_units, step_of
@@ -59,13 +60,13 @@ def decode_columns(
     Parameters
     ----------
     schema, key_value
-        Of the file. Parts of the work are kept for the next call with these very objects.
+        The file's. What is computed from these very objects is cached for the next call.
     chunks : mapping
-        By leaf ordinal, for each of `leaves`: the pages, which hold at least all of `rows`.
+        The pages of each of `leaves`, by ordinal; they hold at least all of `rows`.
     rows : RowSelection
         Within the row group.
     arrow_schema : pyarrow.Schema
-        What `projected_schema` gives for `leaves`.
+        What `projected_schema` returns for `leaves`.
     leaves : sequence of int
         Ordinals, in any order.
     path : str
@@ -73,21 +74,20 @@ def decode_columns(
     memory_limit : int, optional
         Bytes that one column may decode to.
     created_by : str
-        Of the file: pyarrow makes up for what some old writers did wrong.
+        The file's writer: pyarrow corrects what some old writers did wrong.
     int96_unit : str
-        Of INT96 timestamps, as `arrow_schema` has them: "ns" or "us".
+        The unit of INT96 timestamps in `arrow_schema`: "ns" or "us".
     verify_checksums : bool
-        Whether pages that have a checksum are held against it.
+        Whether pages that have a checksum are compared with it.
     left : list of int, optional
-        Given the leaves that were begun by a way of their own and left to pyarrow.
+        Receives the leaves that a direct decoder began and left to pyarrow.
 
     Returns
     -------
     list of pyarrow.Array or pyarrow.ChunkedArray
-        For each field of `arrow_schema` an array of its type with `rows.count` rows, in order. Chunked
-        only where one array cannot hold it (dictionaries that differ, offsets beyond 2 GiB), or where joining
-        much of what was decoded apart would cost more than it is worth. With
-        `Values.INDEXED` some may be DictionaryArrays instead, to be looked up later.
+        An array of `rows.count` rows for each field of `arrow_schema`, in order. It is chunked where one array cannot
+        hold it, or where joining its chunks would cost more than it is worth. With `Values.INDEXED` it may be a
+        DictionaryArray instead, for `look_up`.
 
     Raises
     ------
@@ -104,157 +104,145 @@ def decode_columns(
     if not rows:
         return [pa.nulls(0, field.type) for field in arrow_schema]
     try:
-        job = _Job(
-            schema,
-            chunks,
-            rows,
-            row_group,
-            memory_limit,
-            int96_unit=int96_unit,
-            created_by=created_by,
-            verify_checksums=verify_checksums,
-        )
-        job.verify(sorted(set(leaves)))
-        units = cut_units(job.known, fields, arrow_schema=arrow_schema)
-        job.read_directly(units, arrow_schema, left)
-        indexed = [unit.leaves[0] for unit in units if unit.indexed]
-        plan = partial(plan_splice, schema, key_value, fields=fields, created_by=created_by, indexed=indexed)
-        return job.decode(plan, units, arrow_schema, values)
+        verified = _verify(schema, chunks, sorted(set(leaves)), row_group, memory_limit, verify_checksums)
+        job = _Job(verified, rows, row_group, arrow_schema, int96_unit, created_by)
+        units = cut_units(verified, fields, arrow_schema=arrow_schema)
+        arrays = job.read_directly(units, left)
+        rest = [unit for unit in units if unit not in arrays]
+        if rest:
+            indexed = [unit.leaves[0] for unit in units if unit.indexed]
+            with translate_errors():
+                plan = plan_splice(schema, key_value, fields=fields, created_by=created_by, indexed=indexed)
+            for call in cut_calls(verified, rest):
+                arrays |= job.read_spliced(plan, call)
+        return job.join(units, arrays, values)
     except AccelError as error:
         raise error.at(path=path, place=f"row group {row_group}")
 
 
+def _verify(
+    schema: ParquetSchema,
+    chunks: Mapping[int, ChunkPages],
+    leaves: Sequence[int],
+    row_group: int,
+    memory_limit: int | None,
+    verify_checksums: bool,
+) -> Verified:
+    """Return the chunks of these leaves once their page headers have been verified."""
+    if not chunks.keys() >= {*leaves}:
+        raise ValueError(f"no pages for a leaf among {leaves}")
+    place = partial(_place, schema, row_group)
+    readable: dict[int, ChunkPages] = {}
+    facts: dict[int, PageFacts] = {}
+    for ordinal in leaves:
+        leaf = schema.leaves[ordinal]
+        readable[ordinal], facts[ordinal] = verify_readable(
+            chunks[ordinal],
+            leaf,
+            element=schema.elements[leaf.element],
+            memory_limit=memory_limit,
+            place=partial(place, (ordinal,)),
+            verify_checksums=verify_checksums,
+        )
+    return Verified(schema=schema, chunks=readable, facts=facts, memory_limit=memory_limit, place=place)
+
+
+@dataclass(frozen=True, slots=True)
 class _Job:
     """One call of `decode_columns`."""
 
-    def __init__(
-        self,
-        schema: ParquetSchema,
-        chunks: Mapping[int, ChunkPages],
-        rows: RowSelection,
-        row_group: int,
-        memory_limit: int | None,
-        *,
-        int96_unit: str,
-        created_by: str,
-        verify_checksums: bool,
-    ) -> None:
-        self._verify_checksums = verify_checksums
-        self._int96_unit = int96_unit
-        self._created_by = created_by
-        self._schema = schema
-        self._chunks = chunks = dict(chunks)
-        self._rows = rows
-        self._row_group = row_group
-        self._memory_limit = memory_limit
-        self._facts: dict[int, PageFacts] = {}
-        self._direct: dict[Unit, pa.ChunkedArray] = {}
-        # Not a method of this object: in a circle with it, pages would be held until Python collects garbage.
-        self._place = partial(_place, schema, row_group)
-        self.known = Verified(
-            schema=schema, chunks=chunks, facts=self._facts, memory_limit=memory_limit, place=self._place
-        )
+    verified: Verified
+    rows: RowSelection
+    row_group: int
+    arrow_schema: pa.Schema
+    int96_unit: str
+    created_by: str
 
-    def verify(self, leaves: Sequence[int]) -> None:
-        if not self._chunks.keys() >= {*leaves}:
-            raise ValueError(f"no pages for a leaf among {leaves}")
-        for ordinal in leaves:
-            leaf, chunk = self._schema.leaves[ordinal], self._chunks[ordinal]
-            self._chunks[ordinal], self._facts[ordinal] = verify_readable(
-                chunk,
-                leaf,
-                element=self._schema.elements[leaf.element],
-                memory_limit=self._memory_limit,
-                place=partial(self._place, (ordinal,)),
-                verify_checksums=self._verify_checksums,
+    def read_directly(self, units: Sequence[Unit], left: list[int] | None) -> dict[Unit, pa.ChunkedArray]:
+        """Decode the units that a direct decoder takes."""
+        arrays: dict[Unit, pa.ChunkedArray] = {}
+        for unit in direct_units(self.verified, units, self.rows):
+            array = read_directly(
+                self.verified, unit, self.rows, self.arrow_schema.field(unit.field), left=left
             )
-
-    def read_directly(self, units: Sequence[Unit], arrow_schema: pa.Schema, left: list[int] | None) -> None:
-        """Decode the units that a direct decoder takes, for `decode`."""
-        for unit in direct_units(self.known, units, self._rows):
-            array = read_directly(self.known, unit, self._rows, arrow_schema.field(unit.field), left=left)
             if array is not None:
-                self._direct[unit] = array
+                arrays[unit] = array
+        return arrays
 
-    def decode(
-        self, plan: Callable[[], SplicePlan], units: Sequence[Unit], arrow_schema: pa.Schema, values: Values
+    def join(
+        self, units: Sequence[Unit], arrays: Mapping[Unit, pa.ChunkedArray], values: Values
     ) -> list[pa.Array | pa.ChunkedArray]:
-        arrays = dict(self._direct)
-        left = [unit for unit in units if unit not in arrays]
-        if left:
-            with translate_errors():
-                planned = plan()
-            for call in cut_calls(self.known, left):
-                self._read_all(planned, call, arrow_schema, arrays)
-        found: list[list[pa.ChunkedArray]] = [[] for _ in arrow_schema]
+        """Return the fields of the Arrow schema, each made of its units."""
+        parts: list[list[pa.ChunkedArray]] = [[] for _ in self.arrow_schema]
         for unit in units:
-            found[unit.field].append(arrays[unit])
+            parts[unit.field].append(arrays[unit])
         out = []
-        for field, parts in zip(arrow_schema, found, strict=True):
-            array = parts[0] if len(parts) == 1 and not is_dressed(field.type) else self._merge(parts, field)
+        for field, own in zip(self.arrow_schema, parts, strict=True):
+            array = own[0] if len(own) == 1 and not is_composite(field.type) else self._merge(own, field)
             array = array.chunk(0) if array.num_chunks == 1 else array
             indexed = is_indexed(array, field.type)
-            if not (indexed or array.type.equals(field.type)) or len(array) != self._rows.count:
+            if not (indexed or array.type.equals(field.type)) or len(array) != self.rows.count:
                 raise ParquetFormatError(
                     f"column {field.name} decoded to {len(array)} rows of {array.type}, due are "
-                    f"{self._rows.count} of {field.type}"
+                    f"{self.rows.count} of {field.type}"
                 )
             if indexed and values is Values.DECODED:
-                place = f"row group {self._row_group}, column {field.name}"
-                array = look_up(array, field.type, memory_limit=self._memory_limit, place=place)
+                place = f"row group {self.row_group}, column {field.name}"
+                array = look_up(array, field.type, memory_limit=self.verified.memory_limit, place=place)
             out.append(array)
         return out
 
-    def _read_all(
-        self,
-        plan: SplicePlan,
-        units: Sequence[Unit],
-        arrow_schema: pa.Schema,
-        arrays: dict[Unit, pa.ChunkedArray],
-    ) -> None:
+    def read_spliced(self, plan: SplicePlan, units: Sequence[Unit]) -> dict[Unit, pa.ChunkedArray]:
         """Decode these units by pyarrow, from one file in memory."""
+        verified = self.verified
         leaves = [leaf for unit in units for leaf in unit.leaves]
         num_rows = max(unit.num_rows for unit in units)
-        if not units[0].joined and any(self._schema.leaves[leaf].max_repetition for leaf in leaves):
-            # One row more than the longest column has: rows that nobody promised would show. Where each value is
+        if not units[0].joined and self._is_repeated(leaves):
+            # With one row more than the longest column has, rows beyond those promised would show. Where each value is
             # a row they have been counted, and pyarrow would reserve twice the memory for one more than 2**20.
             num_rows += 1
-        with translate_errors(place=partial(self._place, leaves)):
-            data = splice_units(self.known, plan, units=units, num_rows=num_rows)
-            reader = open_reader(data, int96_unit=self._int96_unit)
-        steps = {unit: step for unit in units if (step := step_of(self.known, unit)) is not None}
-        if any(self._schema.leaves[leaf].max_repetition for unit in steps for leaf in unit.leaves):
+        with translate_errors(place=partial(verified.place, leaves)):
+            data = splice_units(verified, plan, units=units, num_rows=num_rows)
+            reader = open_reader(data, int96_unit=self.int96_unit)
+        steps = {unit: step for unit in units if (step := step_of(verified, unit)) is not None}
+        if any(self._is_repeated(unit.leaves) for unit in steps):
             from accel.decode.nested import weigh_lists
 
-            steps = weigh_lists(self.known, steps, plan=plan, data=data)
+            steps = weigh_lists(verified, steps, plan=plan, data=data)
         siblings = self._siblings(units)
+        arrays: dict[Unit, pa.ChunkedArray] = {}
         for batch in group_units(units, steps):
             step = steps.get(batch[0])
             for unit, array in zip(batch, self._read(reader, plan, batch, step), strict=True):
-                arrays[unit] = self._cut(unit, array, arrow_schema.field(unit.field).type)
-                if has_instants(self._schema, unit.leaves):
+                arrays[unit] = self._select(unit, array, self.arrow_schema.field(unit.field).type)
+                if has_instants(verified.schema, unit.leaves):
                     self._check_instants(arrays[unit], plan.fields, unit, num_rows, step)
                 if siblings is not None:
                     siblings.add(unit.leaves[0], array)
         if siblings is not None:
             siblings.check()
+        return arrays
+
+    def _is_repeated(self, leaves: Sequence[int]) -> bool:
+        return any(self.verified.schema.leaves[leaf].max_repetition for leaf in leaves)
 
     def _check_instants(
         self, array: pa.ChunkedArray, fields: Sequence[int], unit: Unit, num_rows: int, step: int | None
     ) -> None:
-        with translate_errors(place=partial(self._place, unit.leaves)):
-            stored_as = with_stored_instants(self._schema)
-            plan = plan_splice(stored_as, {}, fields=fields, created_by=self._created_by)
-            data = splice_units(self.known, plan, units=[unit], num_rows=num_rows)
+        """Decode a unit again as the bytes of INT96, and compare the timestamps with them."""
+        with translate_errors(place=partial(self.verified.place, unit.leaves)):
+            schema = with_stored_instants(self.verified.schema)
+            plan = plan_splice(schema, {}, fields=fields, created_by=self.created_by)
+            data = splice_units(self.verified, plan, units=[unit], num_rows=num_rows)
             (stored,) = self._read(open_reader(data), plan, [unit], step)
-            check_instants(array, self._cut(unit, stored, array.type))
+            check_instants(array, self._select(unit, stored, array.type))
 
     def _siblings(self, units: Sequence[Unit]) -> Siblings | None:
         if len({unit.field for unit in units}) == len(units):
             return None
         from accel.decode.nested import Siblings
 
-        return Siblings(self.known, units, wanted=self._rows.count)
+        return Siblings(self.verified, units, wanted=self.rows.count)
 
     def _read(
         self, reader: ParquetReader, plan: SplicePlan, batch: Sequence[Unit], step: int | None
@@ -262,75 +250,72 @@ class _Job:
         leaves = [leaf for unit in batch for leaf in unit.leaves]
         columns = [plan.column(leaf) for leaf in leaves]
         if step is not None:
-            return [self._read_slowly(reader, batch[0], columns, step)]
+            return [self._read_in_steps(reader, batch[0], columns, step)]
         try:
-            with translate_errors(place=partial(self._place, leaves)):
+            with translate_errors(place=partial(self.verified.place, leaves)):
                 return list(reader.read_row_groups([0], columns, use_threads=False).columns)
         except AccelError:
             if len(batch) == 1:
                 raise
-        # One by one, so that the error names its column.
+        # They are read one by one, so that the error names its column.
         return [array for unit in batch for array in self._read(reader, plan, [unit], None)]
 
-    def _read_slowly(
+    def _read_in_steps(
         self, reader: ParquetReader, unit: Unit, columns: Sequence[int], step: int
     ) -> pa.ChunkedArray:
-        place = self._place(unit.leaves)
+        place, limit = self.verified.place(unit.leaves), self.verified.memory_limit
         arrays: list[pa.Array] = []
-        held = 0
+        nbytes = 0
         with translate_errors(place=place):
             for batch in reader.iter_batches(step, [0], columns, use_threads=False):
                 arrays.append(batch.column(0))
-                held += int(batch.nbytes)
-                if self._memory_limit is not None and held > self._memory_limit:
+                nbytes += int(batch.nbytes)
+                if limit is not None and nbytes > limit:
                     raise MemoryLimitError(
-                        f"the column decodes to more than {self._memory_limit} bytes",
+                        f"the column decodes to more than {limit} bytes",
                         place=place,
                         hint="raise options.memory_limit",
                     )
             return join_arrays(arrays)
 
-    def _cut(self, unit: Unit, array: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-        """The selected rows of a decoded unit, once it is sure that it has the rows promised."""
+    def _select(self, unit: Unit, array: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+        """Return the selected rows of a decoded unit, after verifying that it has the rows promised."""
+        verified = self.verified
+        chunk = verified.chunks[unit.leaves[0]]
+        leaf, facts = verified.schema.leaves[chunk.leaf], verified.facts[chunk.leaf]
         if len(array) != unit.num_rows:
             raise ParquetFormatError(
                 f"{len(array)} rows were decoded, promised are {unit.num_rows}",
-                place=self._place(unit.leaves),
+                place=verified.place(unit.leaves),
             )
-        chunk = self._chunks[unit.leaves[0]]
-        if not chunk.whole and self._schema.leaves[chunk.leaf].max_repetition > 0:
+        if not chunk.whole and leaf.max_repetition > 0:
             from accel.decode.nested import check_levels
 
-            with translate_errors(place=partial(self._place, (chunk.leaf,))):
-                check_levels(chunk, array, page_values=self._facts[chunk.leaf].page_values)
-        placed = place_rows(chunk, self._rows)
-        with translate_errors(place=partial(self._place, unit.leaves)):
+            with translate_errors(place=partial(verified.place, (chunk.leaf,))):
+                check_levels(chunk, array, page_values=facts.page_values)
+        placed = place_rows(chunk, self.rows)
+        with translate_errors(place=partial(verified.place, unit.leaves)):
             array = check_indices(array)
-            facts = self._facts[chunk.leaf]
-            body = partial(page_body, chunk, facts.tables, self._memory_limit)
-            check_text_sizes(array, facts, leaf=self._schema.leaves[chunk.leaf], body=body)
-            kept = trim(array, placed)
-            return self._name_entries(kept, chunk, kind) if unit.indexed else kept
-
-    def _name_entries(
-        self, indices: pa.ChunkedArray, chunk: ChunkPages, kind: pa.DataType
-    ) -> pa.ChunkedArray:
-        named = self._facts[chunk.leaf].dictionary
-        if named is None:
-            raise ValueError("there is no dictionary to read as indices")
-        element = self._schema.elements[self._schema.leaves[chunk.leaf].element]
-        return read_as_indices(indices, named, codec=chunk.codec, element=element, kind=kind)
+            body = partial(page_body, chunk, facts.tables, verified.memory_limit)
+            check_text_sizes(array, facts, leaf=leaf, body=body)
+            selected = trim(array, placed)
+            if not unit.indexed:
+                return selected
+            if facts.dictionary is None:
+                raise ValueError("there is no dictionary to read as indices")
+            element = verified.schema.elements[leaf.element]
+            return read_as_indices(selected, facts.dictionary, codec=chunk.codec, element=element, kind=kind)
 
     def _merge(self, parts: Sequence[pa.ChunkedArray], field: pa.Field) -> pa.ChunkedArray:
-        """One field out of its leaves, cut where any of them has a chunk's end."""
+        """Return one field made of its leaves, cut where any of them has a chunk's end."""
         from accel.decode.nested import merge_leaves
 
         cuts = sorted({0, *(int(end) for part in parts for end in np.cumsum([len(c) for c in part.chunks]))})
         merged = []
         for start, stop in itertools.pairwise(cuts):
-            pieces = [part.slice(start, stop - start) for part in parts]
-            with translate_errors(place=f"row group {self._row_group}, column {field.name}"):
-                merged.append(merge_leaves([_join(piece.chunks) for piece in pieces], field.type))
+            arrays = [_join(part.slice(start, stop - start).chunks) for part in parts]
+            with translate_errors(place=f"row group {self.row_group}, column {field.name}"):
+                merged.append(merge_leaves(arrays, field.type))
         return pa.chunked_array(merged, type=field.type)
 
 
@@ -344,64 +329,52 @@ def _join(arrays: Sequence[pa.Array]) -> pa.Array:
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 
-_MOST_BARE: Final = 8 << 20
-"""Bytes of pages that are decompressed beside one another: all of them are held until the last has been decoded."""
+_MOST_DECOMPRESSED: Final = 8 << 20
+"""Bytes of decompressed pages in one file: all of them stay in memory until the last has been decoded."""
 
 
-def cut_calls(known: Verified, units: Sequence[Unit]) -> list[list[Unit]]:
-    """The units, those of a field together, by the file that they are decoded from: one, but where pages may be
-    decompressed in it, and another for those that are `joined`."""
+def cut_calls(verified: Verified, units: Sequence[Unit]) -> list[list[Unit]]:
+    """Group the units by the file in memory that they are decoded from; those of a field stay together.
+
+    There is one file, unless pages may be decompressed in it, and another one for units that are `joined`.
+    """
     joined = [unit for unit in units if unit.joined]
     if joined and len(joined) < len(units):
         others = [unit for unit in units if not unit.joined]
-        return [*cut_calls(known, joined), *cut_calls(known, others)]
-    if not any(known.chunks[leaf].codec == Codec.SNAPPY for unit in units for leaf in unit.leaves):
+        return [*cut_calls(verified, joined), *cut_calls(verified, others)]
+    if not any(verified.chunks[leaf].codec == Codec.SNAPPY for unit in units for leaf in unit.leaves):
         return [list(units)]
     calls: list[list[Unit]] = []
-    held = 0
+    nbytes = 0
     for unit in units:
-        size = sum(known.facts[leaf].uncompressed for leaf in unit.leaves)
-        if not calls or (held + size > _MOST_BARE and calls[-1][-1].field != unit.field):
+        size = sum(verified.facts[leaf].uncompressed for leaf in unit.leaves)
+        if not calls or (nbytes + size > _MOST_DECOMPRESSED and calls[-1][-1].field != unit.field):
             calls.append([])
-            held = 0
+            nbytes = 0
         calls[-1].append(unit)
-        held += size
+        nbytes += size
     return calls
 
 
-def splice_units(known: Verified, plan: SplicePlan, *, units: Sequence[Unit], num_rows: int) -> pa.Buffer:
-    """A file of one row group that has the pages of these units; decompressed, where that is faster so.
+def splice_units(verified: Verified, plan: SplicePlan, *, units: Sequence[Unit], num_rows: int) -> pa.Buffer:
+    """Return a file of one row group that has the pages of these units, decompressed where that is faster.
 
     `num_rows` is that of `splice`.
     """
-    leaves = [leaf for unit in units for leaf in unit.leaves]
-    bare = _bare_chunks(known, plan, leaves)
-    chunks = {leaf: bare.get(leaf) or _as_stored(known, plan, leaf) for leaf in leaves}
+    stored: dict[int, SplicedChunk] = {}
+    chunks: dict[int, SplicedChunk] = {}
+    for leaf in (leaf for unit in units for leaf in unit.leaves):
+        chunk, facts = verified.chunks[leaf], verified.facts[leaf]
+        indexed = leaf in plan.indexed
+        if indexed and facts.dictionary is not None:
+            stored[leaf] = splice_indices(chunk, facts, named=facts.dictionary)
+        else:
+            stored[leaf] = SplicedChunk(facts.parts, chunk.codec, facts.num_values, facts.uncompressed)
+        chunks[leaf] = stored[leaf]
+        if chunk.codec == Codec.SNAPPY:
+            chunks[leaf] = uncompressed_chunk(chunk, facts, indexed=indexed) or stored[leaf]
     try:
         return splice(plan, chunks, num_rows=num_rows)
     except ParquetFormatError:
-        # pyarrow will say what is wrong with a page that does not decompress.
-        return splice(plan, {leaf: _as_stored(known, plan, leaf) for leaf in leaves}, num_rows=num_rows)
-
-
-def _as_stored(known: Verified, plan: SplicePlan, leaf: int) -> SplicedChunk:
-    chunk, facts = known.chunks[leaf], known.facts[leaf]
-    if leaf in plan.indexed and facts.dictionary is not None:
-        return splice_indices(chunk, facts, named=facts.dictionary)
-    return SplicedChunk(facts.parts, chunk.codec, facts.num_values, facts.uncompressed)
-
-
-def _bare_chunks(known: Verified, plan: SplicePlan, leaves: Sequence[int]) -> Mapping[int, SplicedChunk]:
-    """Those of the chunks whose pages are decompressed as they are spliced."""
-    snappy = [leaf for leaf in leaves if known.chunks[leaf].codec == Codec.SNAPPY]
-    if not snappy:
-        return {}
-    from accel.decode.rewritten_pages import bare_chunk
-
-    found: dict[int, SplicedChunk] = {}
-    for leaf in snappy:
-        chunk, facts = known.chunks[leaf], known.facts[leaf]
-        bare = bare_chunk(chunk, facts, indexed=leaf in plan.indexed)
-        if bare is not None:
-            found[leaf] = bare
-    return found
+        # pyarrow reports what is wrong with a page that does not decompress.
+        return splice(plan, stored, num_rows=num_rows)

@@ -1,24 +1,27 @@
-"""The schema of a file of one column, for values that are decoded apart from theirs."""
+"""Dictionary-encoded values: the entries of a dictionary page, indices into it, and few values picked by their indices.
+
+Three ways lead from such pages to values. pyarrow decodes all of them in the spliced file. Or it decodes the pages as INT32,
+by a dictionary that maps each index to itself, and only the indices of rows that are used are looked up. Or, for few rows,
+their indices are read from the pages without pyarrow.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from cachetools import LRUCache
 
 from accel import kernels
-from accel.arrays import from_numpy
+from accel.arrays import Int64s, from_numpy
 from accel.decode.arrow import open_reader, translate_errors
 from accel.decode.chunks import ChunkPages
 from accel.decode.codecs import STORABLE, check_crc, decompress, store_bytes
-from accel.decode.plain_pages import DataPage, Form, form_of, read_entries, uniform_length, value_bytes
+from accel.decode.plain_pages import DataPage, Form, form_of, read_entries, value_bytes
 from accel.decode.splice import SplicedChunk, plan_splice, splice
 from accel.decode.trim import is_view
 from accel.decode.verify import DictionaryFacts, PageFacts
@@ -39,19 +42,13 @@ from accel.format.thrift import BINARY, I32, STRUCT, Struct, read_struct, write_
 from accel.planning.selection import RowSelection
 from accel.ranges import Buffer, Kind
 
-if TYPE_CHECKING:
-    from accel.arrays import Int64s
-
 __all__ = [
     "FEW_VALUES",
     "MOST_PICKED",
     "PickedPages",
     "dictionary_values",
-    "lone_column",
     "longest_text",
     "number_page",
-    "pays",
-    "pick_entries",
     "read_as_indices",
     "read_picks",
     "splice_indices",
@@ -59,39 +56,74 @@ __all__ = [
 ]
 
 
-def lone_column(name: str, physical: Physical, *, repetition: Repetition) -> ParquetSchema:
-    """A root with one flat column that has no logical type.
+def longest_text(page: Buffer, codec: int) -> int:
+    """Return the bytes of the longest entry of a BYTE_ARRAY dictionary page (header included) that has been verified.
 
-    Source: parquet-format `parquet.thrift` (SchemaElement).
+    Raises
+    ------
+    ParquetFormatError
+        The page does not decode.
     """
-    root: Struct = {4: (BINARY, b"schema"), 5: (I32, 1)}
-    own: Struct = {1: (I32, int(physical)), 3: (I32, int(repetition)), 4: (BINARY, name.encode())}
-    leaf = Leaf(
-        ordinal=0,
-        path=(name,),
-        element=1,
-        ancestors=(),
-        max_definition=int(repetition is Repetition.OPTIONAL),
-        max_repetition=0,
-    )
-    return ParquetSchema(
-        elements=(
-            _element("schema", None, Repetition.REQUIRED, root),
-            _element(name, physical, repetition, own),
-        ),
-        leaves=(leaf,),
-        fields=(1,),
-        subtree_ends=(2, 2),
-        field_leaves=((0, 1),),
-    )
+    offsets = [
+        np.frombuffer(chunk.buffers()[1], np.int32, len(chunk) + 1, 4 * chunk.offset)
+        for chunk in _entries(page, codec, _TEXT).chunks
+    ]
+    return max((int(np.diff(some).max(initial=0)) for some in offsets), default=0)
 
 
-def _element(name: str, physical: Physical | None, repetition: Repetition, fields: Struct) -> SchemaElement:
+def dictionary_values(
+    page: Buffer, codec: int, element: SchemaElement, *, arrow_type: pa.DataType
+) -> pa.Array:
+    """Return the entries of a dictionary page in the type of the column's values.
+
+    Parameters
+    ----------
+    page : Buffer
+        The page, header included.
+    element : SchemaElement
+        The column's leaf.
+    arrow_type : pyarrow.DataType
+        The type of the column; the entries of a dictionary type have its value type.
+
+    Raises
+    ------
+    ParquetFormatError
+        The page does not decode, or its values are not of that type.
+    """
+    entries = _entries(page, codec, element)
+    kind = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
+    with translate_errors(place=Kind.DICTIONARY.value):
+        array = entries.combine_chunks() if entries.num_chunks != 1 else entries.chunk(0)
+        return array if array.type.equals(kind) else array.cast(kind)
+
+
+def _column_schema(element: SchemaElement) -> ParquetSchema:
+    """Return the schema of a file with this one column, without nulls.
+
+    It is cached, because what is computed from a schema is cached by its identity.
+    """
+    with _lock:
+        cached = _schemas.get(element.raw)
+    if cached is not None:
+        return cached
+    fields, _ = read_struct(element.raw)
+    fields[3] = (I32, int(Repetition.REQUIRED))
+    required = replace(element, repetition=Repetition.REQUIRED, raw=write_struct(fields))
+    leaf = Leaf(ordinal=0, path=(element.name,), element=1, ancestors=(), max_definition=0, max_repetition=0)
+    schema = ParquetSchema(
+        elements=(_ROOT, required), leaves=(leaf,), fields=(1,), subtree_ends=(2, 2), field_leaves=((0, 1),)
+    )
+    with _lock:
+        _schemas[element.raw] = schema
+    return schema
+
+
+def _element(name: str, physical: Physical | None, fields: Struct) -> SchemaElement:
     return SchemaElement(
         name=name,
         physical=physical,
         type_length=0,
-        repetition=repetition,
+        repetition=Repetition.REQUIRED,
         num_children=0 if physical is not None else 1,
         converted_type=None,
         logical_type=None,
@@ -103,83 +135,25 @@ def _element(name: str, physical: Physical | None, repetition: Repetition, field
     )
 
 
-def longest_text(page: Buffer, codec: int) -> int:
-    """The bytes of the longest entry of a BYTE_ARRAY dictionary page (header included), verified before.
-
-    Raises
-    ------
-    ParquetFormatError
-        It does not decode.
-    """
-    length = uniform_length(page, codec)
-    if length is not None:
-        return length
-    chunks = _entries(page, codec, _SCHEMA).chunks
-    return max(
-        (
-            int(np.diff(np.frombuffer(c.buffers()[1], np.int32, len(c) + 1, 4 * c.offset)).max())
-            for c in chunks
-        ),
-        default=0,
-    )
-
-
-def dictionary_values(
-    page: Buffer, codec: int, element: SchemaElement, *, arrow_type: pa.DataType
-) -> pa.Array:
-    """The entries of a dictionary page, in the type that the column's decoded values have.
-
-    Parameters
-    ----------
-    page : Buffer
-        The page, header included.
-    element : SchemaElement
-        The column's leaf.
-    arrow_type : pyarrow.DataType
-        Of the column; for dictionary types, the entries have its value type.
-
-    Raises
-    ------
-    ParquetFormatError
-        It does not decode, or its values are none of that type.
-    """
-    entries = _entries(page, codec, _required(element))
-    kind = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
-    with translate_errors(place=Kind.DICTIONARY.value):
-        array = entries.combine_chunks() if entries.num_chunks != 1 else entries.chunk(0)
-        return array if array.type.equals(kind) else array.cast(kind)
-
-
-def _required(element: SchemaElement) -> ParquetSchema:
-    """A schema of this one column, without nulls. Kept, so that what is worked out of it is found again."""
-    with _lock:
-        known = _schemas.get(element.raw)
-    if known is not None:
-        return known
-    fields, _ = read_struct(element.raw)
-    fields[3] = (I32, int(Repetition.REQUIRED))
-    required = replace(element, repetition=Repetition.REQUIRED, raw=write_struct(fields))
-    leaf = Leaf(ordinal=0, path=(element.name,), element=1, ancestors=(), max_definition=0, max_repetition=0)
-    schema = replace(_SCHEMA, elements=(_SCHEMA.elements[0], required), leaves=(leaf,))
-    with _lock:
-        _schemas[element.raw] = schema
-    return schema
-
-
+_ROOT: Final = _element("schema", None, {4: (BINARY, b"schema"), 5: (I32, 1)})
+_TEXT: Final = _element(
+    "text", Physical.BYTE_ARRAY, {1: (I32, int(Physical.BYTE_ARRAY)), 3: (I32, 0), 4: (BINARY, b"text")}
+)
 _lock = threading.Lock()
 _schemas: LRUCache[bytes, ParquetSchema] = LRUCache(256)
 
 
-def _entries(page: Buffer, codec: int, schema: ParquetSchema) -> pa.ChunkedArray:
+def _entries(page: Buffer, codec: int, element: SchemaElement) -> pa.ChunkedArray:
+    """Decode a dictionary page by pyarrow, from a file whose one data page has the entries as its values."""
     header = parse_page_header(page)
     body, size = memoryview(page)[header.header_length :], header.compressed_size
     crc = header.crc
     if codec != Codec.UNCOMPRESSED:
-        # pyarrow would decompress it into the default pool, which may not have been used yet.
+        # pyarrow would decompress it into memory of the default pool, which may not have been used yet.
         check_crc(body, crc)
-        bare = decompress(body, codec, size=header.uncompressed_size)
-        if bare is not None:
-            body, size, crc, codec = bare.data, header.uncompressed_size, None, Codec.UNCOMPRESSED
+        raw = decompress(body, codec, size=header.uncompressed_size)
+        if raw is not None:
+            body, size, crc, codec = raw.data, header.uncompressed_size, None, Codec.UNCOMPRESSED
         elif not header.num_values and codec != Codec.LZ4:
             # pyarrow does not decompress a data page of no values.
             raise ParquetFormatError("it does not decompress to its size", place=Kind.DICTIONARY.value)
@@ -196,11 +170,11 @@ def _entries(page: Buffer, codec: int, schema: ParquetSchema) -> pa.ChunkedArray
         5: (STRUCT, levels),
     }
     if crc:
-        # Of the body, which stays as it is. Thrift's integers are signed.
+        # The checksum is that of the body, which is unchanged. Thrift's integers are signed.
         as_data[4] = (I32, crc - (crc >> 31 << 32))
     parts = (write_struct(as_data), body)
     chunk = SplicedChunk(parts, codec, header.num_values, header.uncompressed_size)
-    plan = plan_splice(schema, _NO_METADATA, fields=[0])
+    plan = plan_splice(_column_schema(element), _NO_METADATA, fields=[0])
     with translate_errors(place=Kind.DICTIONARY.value):
         reader = open_reader(splice(plan, {0: chunk}, num_rows=header.num_values))
         column = reader.read_row_groups([0], [0], False).column(0)
@@ -210,28 +184,25 @@ def _entries(page: Buffer, codec: int, schema: ParquetSchema) -> pa.ChunkedArray
 
 
 _NO_METADATA: Final[dict[str, bytes]] = {}
-_SCHEMA: Final = lone_column("text", Physical.BYTE_ARRAY, repetition=Repetition.REQUIRED)
-
-
 _LEAST_NAMED: Final[dict[Physical | None, int]] = {Physical.BYTE_ARRAY: 2, Physical.FIXED_LEN_BYTE_ARRAY: 1}
-"""A dictionary whose entries are named fewer times than this on average would cost more than the values. Texts that
-seem to be of one length are none the less: they are taken as they lie."""
+"""How often an entry must be used on average for its dictionary to cost less than the values. Texts that seem to have one
+length are an exception: their entries are copied as they are stored."""
 _FEW_ENTRIES = 4096
 FEW_VALUES = 4096
-"""So few values are decoded in the time that a small dictionary takes by itself."""
+"""The number of values that are decoded in the time that a small dictionary takes by itself."""
 
 
 def stays_indexed(kind: pa.DataType, element: SchemaElement, *, facts: PageFacts, codec: int) -> bool:
-    """Whether a top-level column of this type is read as indices: all of its pages are dictionary-encoded."""
+    """Return whether a top-level column of this type is read as indices; all of its pages must be dictionary-encoded."""
     named = facts.sole_dictionary
     if named is None:
         return False
     few = named.named <= FEW_VALUES and named.uncompressed <= _SMALL_PAGE
-    return not few and pays(kind, element, named, codec)
+    return not few and _pays(kind, element, named, codec)
 
 
-def pays(kind: pa.DataType, element: SchemaElement, named: DictionaryFacts, codec: int) -> bool:
-    """Whether values of a top-level column are decoded slower than indices; numbers are not."""
+def _pays(kind: pa.DataType, element: SchemaElement, named: DictionaryFacts, codec: int) -> bool:
+    """Return whether values of a top-level column are decoded slower than indices; numbers are not."""
     least = 1 if _is_even(named) else _LEAST_NAMED.get(element.physical, 0)
     if codec not in STORABLE or named.named < least * named.entries:
         return False
@@ -246,12 +217,12 @@ def pays(kind: pa.DataType, element: SchemaElement, named: DictionaryFacts, code
 
 
 def _is_even(named: DictionaryFacts) -> bool:
-    """Whether the entries of a large dictionary have the size that texts of one length have."""
+    """Return whether a large dictionary has the size that texts of one length have."""
     return named.entries > _FEW_ENTRIES and named.uncompressed % named.entries == 0
 
 
 def splice_indices(chunk: ChunkPages, facts: PageFacts, *, named: DictionaryFacts) -> SplicedChunk:
-    """The chunk as one of INT32, for a plan that has its leaf among `indexed`."""
+    """Return the chunk as one of INT32, for a plan that has its leaf among `indexed`."""
     if chunk.dictionary is not None:
         pages = facts.parts[1:]
     else:
@@ -265,7 +236,7 @@ def splice_indices(chunk: ChunkPages, facts: PageFacts, *, named: DictionaryFact
 def read_as_indices(
     indices: pa.ChunkedArray, named: DictionaryFacts, *, codec: int, element: SchemaElement, kind: pa.DataType
 ) -> pa.ChunkedArray:
-    """The decoded indices with the dictionary that they point into.
+    """Return decoded indices as a DictionaryArray with the dictionary that they point into.
 
     Raises
     ------
@@ -277,47 +248,36 @@ def read_as_indices(
     return pa.chunked_array(arrays, type=pa.dictionary(pa.int32(), kind))
 
 
-def pick_entries(
-    named: DictionaryFacts,
-    codec: int,
-    *,
-    element: SchemaElement,
-    kind: pa.DataType,
-    form: Form,
-    indices: npt.NDArray[np.int64],
-) -> tuple[pa.Array, npt.NDArray[np.int64] | None]:
-    """Values, and the places among them of what the indices name; None for those in their order.
-
-    Raises
-    ------
-    ParquetFormatError
-        The dictionary does not decode.
-    """
-    if len(indices) * _FEW_NAMED < named.entries and not _is_small(named):
-        # Of most dictionaries the entries lie where they are looked for: no other needs to be decoded.
+def _pick_entries(
+    named: DictionaryFacts, codec: int, element: SchemaElement, kind: pa.DataType, form: Form, indices: Int64s
+) -> pa.Array:
+    """Return the entries that the indices point to."""
+    if len(indices) * _RARE < named.entries and not _is_small(named):
+        # Where all entries have one width, those that are wanted are found without decoding the others.
         found = read_entries(named.page, codec, kind=kind, form=form, chosen=indices)
         if found is not None:
-            return found, None
-    return _dictionary(named, codec, element, kind), indices
+            return found
+    return kernels.take(_dictionary(named, codec, element, kind), from_numpy(indices))
 
 
-_FEW_NAMED = 4
+_RARE = 4
+"""If fewer than one in this many entries is wanted, they are read one by one."""
 
 
 def _is_small(named: DictionaryFacts) -> bool:
-    """Whether its entries are kept once they are decoded."""
+    """Return whether the decoded entries are cached."""
     small = len(named.page) <= _SMALL_PAGE and named.entries <= _FEW_ENTRIES
     return small and named.uncompressed <= 4 * _SMALL_PAGE
 
 
 def _dictionary(named: DictionaryFacts, codec: int, element: SchemaElement, kind: pa.DataType) -> pa.Array:
-    """The entries; of a small page they are kept for the next one with the very bytes."""
+    """Return the entries; those of a small page are cached by its bytes."""
     key = (bytes(named.page), codec, element.raw, kind) if _is_small(named) else None
     if key is not None:
         with _lock:
-            known = _decoded.get(key)
-        if known is not None:
-            return known
+            cached = _decoded.get(key)
+        if cached is not None:
+            return cached
     form = form_of(kind, element)
     found = None if form is None else read_entries(named.page, codec, kind=kind, form=form)
     if found is None:
@@ -329,16 +289,11 @@ def _dictionary(named: DictionaryFacts, codec: int, element: SchemaElement, kind
 
 
 _SMALL_PAGE = 16 << 10
-_lock = threading.Lock()
 _decoded: LRUCache[Hashable, pa.Array] = LRUCache(128)
 
 
 def number_page(entries: int, codec: int) -> Buffer:
-    """A dictionary page of INT32 (header included): each index names itself."""
-    return _few_numbers(entries, codec) if entries <= _FEW_ENTRIES else _number_page(entries, codec)
-
-
-def _number_page(entries: int, codec: int) -> Buffer:
+    """Return a dictionary page of INT32 (header included) that maps each index to itself."""
     body = store_bytes(np.arange(entries, dtype="<i4").tobytes(), codec)
     if body is None:
         raise ValueError(f"pages of codec {codec} cannot be stored")
@@ -353,15 +308,12 @@ def _number_page(entries: int, codec: int) -> Buffer:
     return header + body
 
 
-_few_numbers = lru_cache(64)(_number_page)
-
-
 MOST_PICKED: Final = 1 << 15
-"""More rows, selected or not, are faster decoded by pyarrow: all indices of a page that is read are unpacked."""
+"""The most rows on the pages: more, selected or not, are faster decoded by pyarrow, as all indices of a page are unpacked."""
 _MOST_RUNS: Final = 512
-"""Of a page. Packed ones of one length in a row count as one."""
+"""The most runs of a page. Consecutive bit-packed runs of one length count as one."""
 _MOST_LOOKED_AT: Final = 256
-"""Of several pages together: pyarrow decodes all of them in the time that so many looks take."""
+"""The most runs of several pages together that are looked at: pyarrow decodes the pages in the time that more would take."""
 _MOST_BYTES: Final = 1 << 30
 
 
@@ -376,14 +328,14 @@ def read_picks(
     form: Form,
     optional: bool,
 ) -> pa.Array | None:
-    """The selected rows of pages that are all dictionary-encoded; None where they are to be read in the common way.
+    """Return the selected rows of pages that are all dictionary-encoded; None where pyarrow has to read them.
 
     Parameters
     ----------
     rows : RowSelection
-        Counted from the first row of the pages given.
+        Counted from the first row of the pages.
     kind, form
-        Of the array, and how its values lie in the dictionary.
+        The type of the array, and how its values are stored in the dictionary.
 
     Raises
     ------
@@ -395,64 +347,49 @@ def read_picks(
     chosen = rows.row_numbers()
     ends = np.array([page.num_values for page in pages]).cumsum()
     cuts = [0, *chosen.searchsorted(ends).tolist()]
-    held = [number for number in range(len(pages)) if cuts[number + 1] > cuts[number]]
-    counts = [pages[number].num_values for number in held]
+    places = [place for place in range(len(pages)) if cuts[place + 1] > cuts[place]]
+    read = [pages[place] for place in places]
+    counts = [page.num_values for page in read]
     if sum(counts) > MOST_PICKED:
         return None
-    bodies = value_bytes([pages[number] for number in held], optional=optional)
     picked = PickedPages(named.entries)
-    for done, (count, raw) in enumerate(zip(counts, bodies, strict=True), 1):
+    for done, (count, raw) in enumerate(zip(counts, value_bytes(read, optional=optional), strict=True), 1):
         if raw is None or not picked.add(raw.tobytes(), count):
             return None
-        # Those that are left are taken to be as these.
-        if done < len(held) and picked.looked_at * len(held) > _MOST_LOOKED_AT * done:
+        # The pages that are left are assumed to be like these.
+        if done < len(read) and picked.looked_at * len(read) > _MOST_LOOKED_AT * done:
             return None
     indices = picked.indices()
     if indices is None:
         return None
-    if len(held) < len(pages):
-        # Where the rows lie in the pages that were read.
-        skipped = ends[held] - np.cumsum(counts)
-        chosen = chosen - skipped[ends[held].searchsorted(chosen, "right")]
-    indices = indices[chosen]
-    entries, places = pick_entries(named, codec, element=element, kind=kind, form=form, indices=indices)
-    return entries if places is None else kernels.take(entries, from_numpy(places))
+    if len(read) < len(pages):
+        # The rows move up by the rows of the pages that were not read.
+        skipped = ends[places] - np.cumsum(counts)
+        chosen = chosen - skipped[ends[places].searchsorted(chosen, "right")]
+    return _pick_entries(named, codec, element, kind, form, indices[chosen])
 
 
 class PickedPages:
-    """The indices of pages behind each other: their runs are looked through one by one, and unpacked together.
+    """The indices of consecutive pages: their runs are found page by page, and unpacked together.
 
-    All indices of a page are unpacked, and held against the dictionary, however few are picked.
+    All indices of a page are unpacked and compared with the size of the dictionary, however few are picked.
     """
-
-    __slots__ = (
-        "_bits",
-        "_data",
-        "_entries",
-        "_firsts",
-        "_found",
-        "_repeated",
-        "_size",
-        "_values",
-        "_width",
-        "looked_at",
-    )
 
     def __init__(self, entries: int) -> None:
         self._entries = entries
         self._found: list[Int64s] = []
         self._width = 0
-        # Of pages of this width, which are yet to be unpacked: their bytes, their values, and their runs.
+        # The bytes, the number of values and the runs of pages of one width that have not been unpacked.
         self._data: list[bytes] = []
         self._size = self._values = 0
         self._firsts: list[int] = []
         self._bits: list[int] = []
         self._repeated: list[int] = []
         self.looked_at = 0
-        """Runs that took a look of their own."""
+        """Runs that were looked at one by one."""
 
     def add(self, data: bytes, count: int) -> bool:
-        """The next page; False where it is not quite what writers make, or repeats what is no entry."""
+        """Add the next page; False where it is not as writers make it, or repeats an index beyond the dictionary."""
         width = data[0] if data else -1
         runs = find_runs(data, start=1, width=width, count=count, most_runs=_MOST_RUNS)
         if runs is None or runs.most >= self._entries:
@@ -480,7 +417,7 @@ class PickedPages:
         self._size = self._values = 0
 
     def indices(self) -> Int64s | None:
-        """All indices of the pages; None where one of them names what is no entry."""
+        """Return all indices of the pages; None where one is beyond the dictionary."""
         self._unpack()
         found = np.concatenate(self._found) if len(self._found) != 1 else self._found[0]
         return found if not len(found) or int(found.max()) < self._entries else None

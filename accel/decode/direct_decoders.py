@@ -1,4 +1,4 @@
-"""Units that have a faster way than a place in the spliced file."""
+"""Units that accel decodes itself, because that is faster than by pyarrow from the spliced file."""
 
 from __future__ import annotations
 
@@ -9,64 +9,89 @@ import pyarrow as pa
 
 from accel.decode.arrow import translate_errors
 from accel.decode.dictionary_decode import MOST_PICKED, read_picks
-from accel.decode.plain_pages import DataPage, Form, data_pages, form_of, is_plain, read_plain
+from accel.decode.plain_pages import data_pages, form_of, is_plain, read_plain
 from accel.decode.trim import place_rows
 from accel.decode.units import Unit, Verified
+from accel.decode.verify import DictionaryFacts
 from accel.planning.selection import RowSelection
 
 __all__ = ["direct_units", "read_directly"]
 
 
-def direct_units(known: Verified, units: Sequence[Unit], rows: RowSelection) -> Sequence[Unit]:
-    """The units that may be read apart: where most rows of several are wanted that pyarrow decodes soon, from one file,
-    all others."""
+def direct_units(verified: Verified, units: Sequence[Unit], rows: RowSelection) -> Sequence[Unit]:
+    """Return the units that a direct decoder may take.
+
+    Where most rows are wanted of several units that pyarrow decodes fast, it decodes these from one file.
+    """
     if len(units) < _SEVERAL:
         return units
     wanted = rows.count * _FEW
-    dense = {unit for unit in units if unit.num_rows < wanted and _is_light(known, unit)}
+    dense = {unit for unit in units if unit.num_rows < wanted and _is_light(verified, unit)}
     return units if len(dense) < _SEVERAL else [unit for unit in units if unit not in dense]
 
 
-def _is_light(known: Verified, unit: Unit) -> bool:
-    """Whether its rows are few, all dictionary-encoded, and the entries no more than they."""
-    named = known.facts[unit.leaves[0]].sole_dictionary
+def _is_light(verified: Verified, unit: Unit) -> bool:
+    """Return whether a unit has few rows, all of them dictionary-encoded, and no more entries than rows."""
+    named = verified.facts[unit.leaves[0]].sole_dictionary
     return named is not None and named.entries <= unit.num_rows <= MOST_PICKED
 
 
+_SEVERAL = 4
+"""The number of columns for which a file is worth opening."""
+_FEW = 2
+"""If less than one in this many rows is wanted, picking them is faster in any case."""
+_RARE = 64
+"""If less than one in this many rows is wanted of many, picking them is faster than decoding all."""
+
+
 def read_directly(
-    known: Verified,
+    verified: Verified,
     unit: Unit,
     rows: RowSelection,
     field: pa.Field,
     *,
     left: list[int] | None = None,
 ) -> pa.ChunkedArray | None:
-    """The selected rows of a unit, which is the field, where it has a way of its own; else None.
+    """Return the selected rows of a unit that is a whole field, or None where pyarrow has to read them.
 
-    Where that way was begun and has met a page that it does not take, `left` is given the leaf.
+    `left` receives the leaf if decoding was begun and met a page that only pyarrow reads.
 
     Raises
     ------
     ParquetFormatError
         The pages do not decode.
     """
-    leaf = known.schema.leaves[unit.leaves[0]]
+    leaf = verified.schema.leaves[unit.leaves[0]]
     if len(unit.leaves) > 1 or leaf.max_repetition or len(leaf.path) > 1:
         return None
-    facts = known.facts[leaf.ordinal]
-    form = form_of(field.type, known.schema.elements[leaf.element])
+    element, kind, optional = verified.schema.elements[leaf.element], field.type, leaf.max_definition > 0
+    form = form_of(kind, element)
     if form is None:
         return None
+    chunk, facts = verified.chunks[leaf.ordinal], verified.facts[leaf.ordinal]
     encoded = bool(facts.encoded.all())
     if encoded and (facts.dictionary is None or _are_many(unit, rows)):
         return None
-    pages = data_pages(known.chunks[leaf.ordinal], facts)
-    if encoded:
-        array = _pick(known, unit, field.type, pages, form, rows)
-    elif all(is_plain(page, form, optional=leaf.max_definition > 0) for page in pages):
-        array = _read_pages(known, unit, field.type, pages, form, rows)
-    else:
+    pages = data_pages(chunk, facts)
+    if not encoded and not all(is_plain(page, form, optional=optional) for page in pages):
         return None
+    placed = place_rows(chunk, rows)
+    with translate_errors(place=partial(verified.place, unit.leaves)):
+        if not encoded:
+            array = read_plain(pages, placed, kind=kind, form=form, optional=optional)
+        elif facts.dictionary is None or _exceeds(verified, facts.dictionary, rows):
+            array = None
+        else:
+            array = read_picks(
+                pages,
+                placed,
+                named=facts.dictionary,
+                codec=chunk.codec,
+                element=element,
+                kind=kind,
+                form=form,
+                optional=optional,
+            )
     if array is None and left is not None:
         left.append(leaf.ordinal)
     return None if array is None else pa.chunked_array([array])
@@ -76,74 +101,7 @@ def _are_many(unit: Unit, rows: RowSelection) -> bool:
     return unit.num_rows > MOST_PICKED and rows.count * _RARE > unit.num_rows
 
 
-_SEVERAL = 4
-"""So many columns are worth opening a file for that holds all of them."""
-_FEW = 2
-"""If no more than one in so many rows is wanted, picking them is faster all the same."""
-_RARE = 64
-"""Of many rows, one in so many is picked for less than pyarrow decodes them all for."""
-_KEPT_SHARE = 2
-"""A slice of less than one part in this many is taken by itself, so that it does not hold all the rest."""
-
-
-def _pick(
-    known: Verified,
-    unit: Unit,
-    kind: pa.DataType,
-    pages: Sequence[DataPage],
-    form: Form,
-    rows: RowSelection,
-) -> pa.Array | None:
-    """The selected rows of pages that are all dictionary-encoded; None where they are read in the common way."""
-    leaf = known.schema.leaves[unit.leaves[0]]
-    chunk, named = known.chunks[leaf.ordinal], known.facts[leaf.ordinal].dictionary
-    limit = known.memory_limit
-    if named is None or (limit is not None and named.longest * rows.count > limit):
-        return None
-    with translate_errors(place=partial(known.place, unit.leaves)):
-        return read_picks(
-            pages,
-            place_rows(chunk, rows),
-            named=named,
-            codec=chunk.codec,
-            element=known.schema.elements[leaf.element],
-            kind=kind,
-            form=form,
-            optional=leaf.max_definition > 0,
-        )
-
-
-def _read_pages(
-    known: Verified,
-    unit: Unit,
-    kind: pa.DataType,
-    pages: Sequence[DataPage],
-    form: Form,
-    rows: RowSelection,
-) -> pa.Array | None:
-    """The selected rows of pages that may be read as they lie; None where they cannot."""
-    leaf = known.schema.leaves[unit.leaves[0]]
-    placed = place_rows(known.chunks[leaf.ordinal], rows)
-    first, stop = 0, len(pages)
-    ends = known.facts[leaf.ordinal].page_values.cumsum()
-    low, high = int(placed.starts[0]), int(placed.stops[-1])
-    alone = len(placed.starts) == 1
-    if alone:
-        # Of pages next to each other all is read, and the ends are cut off.
-        first, stop = int(ends.searchsorted(low, "right")), int(ends.searchsorted(high, "left")) + 1
-    before, count = int(ends[first - 1]) if first else 0, int(ends[stop - 1])
-    cut = alone and (high - low) * _KEPT_SHARE > count - before
-    wanted = (
-        RowSelection.all(count - before)
-        if cut
-        else RowSelection(placed.starts - before, placed.stops - before)
-    )
-    with translate_errors(place=partial(known.place, unit.leaves)):
-        array = read_plain(
-            pages[first:stop],
-            wanted,
-            kind=kind,
-            form=form,
-            optional=leaf.max_definition > 0,
-        )
-    return array.slice(low - before, high - low) if cut and array is not None else array
+def _exceeds(verified: Verified, named: DictionaryFacts, rows: RowSelection) -> bool:
+    """Return whether the texts of these rows may take more than the memory limit."""
+    limit = verified.memory_limit
+    return limit is not None and named.longest * rows.count > limit

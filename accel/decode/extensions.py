@@ -1,9 +1,9 @@
-"""Extension types around several leaves or a dictionary: what they are put around is decoded without them.
+"""Composite extension types: those around several leaves, or around a dictionary.
 
-pyarrow makes no such array of some of its leaves, which are read by themselves where their pages do not align; and where
-it reads no rows of an extension type over a dictionary, as it does at the end of a read batch by batch, it ends the
-process: of no chunks it cannot tell the type. So the Arrow schema that a writer stored reaches it with the storage in
-their place, and `accel.decode.nested` puts the type around what comes of it. Those around one leaf stay as they are.
+pyarrow cannot make such an array of some of its leaves, which are read one by one where their pages do not align. Reading
+no rows of an extension type over a dictionary, as at the end of a read in batches, ends the process. So pyarrow receives
+an Arrow schema with their storage types, and `accel.decode.nested` adds the extension types to what it decodes. Extension
+types around one leaf stay in the schema.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ import pyarrow as pa
 
 from accel.arrays import change_fields
 
-__all__ = ["bare_type", "holds_dictionary", "is_dressed", "num_leaves"]
+__all__ = ["holds_dictionary", "is_composite", "num_leaves", "stored_type"]
 
 
-def is_dressed(kind: pa.DataType) -> bool:
-    """Whether a type is such an extension type, or holds one at any depth."""
+def is_composite(kind: pa.DataType) -> bool:
+    """Return whether a type is a composite extension type, or holds one at any depth."""
     if isinstance(kind, pa.BaseExtensionType):
-        return _is_around(kind.storage_type)
-    return any(is_dressed(kind.field(i).type) for i in range(kind.num_fields))
+        return num_leaves(kind.storage_type) > 1 or holds_dictionary(kind.storage_type)
+    return any(is_composite(kind.field(i).type) for i in range(kind.num_fields))
 
 
-def bare_type(kind: pa.DataType) -> pa.DataType:
-    """The type with the storage of such extension types in their place."""
-    if not is_dressed(kind):
+def stored_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type with storage types in place of composite extension types."""
+    if not is_composite(kind):
         return kind
     if isinstance(kind, pa.BaseExtensionType):
-        return bare_type(kind.storage_type)
+        return stored_type(kind.storage_type)
 
-    def bare(field: pa.Field) -> pa.Field:
-        return field.with_type(bare_type(field.type))
+    def stored(field: pa.Field) -> pa.Field:
+        return field.with_type(stored_type(field.type))
 
     if pa.types.is_list_view(kind):
-        return pa.list_view(bare(kind.value_field))
+        return pa.list_view(stored(kind.value_field))
     if pa.types.is_large_list_view(kind):
-        return pa.large_list_view(bare(kind.value_field))
-    return change_fields(kind, bare, keys=bare) or kind
+        return pa.large_list_view(stored(kind.value_field))
+    return change_fields(kind, stored, keys=stored) or kind
 
 
 def num_leaves(kind: pa.DataType) -> int:
-    """How many columns of a file hold values of this type."""
+    """Return how many columns of a file hold values of this type."""
     if isinstance(kind, pa.BaseExtensionType):
         return num_leaves(kind.storage_type)
     if not pa.types.is_nested(kind):
@@ -48,12 +48,8 @@ def num_leaves(kind: pa.DataType) -> int:
     return sum(num_leaves(kind.field(i).type) for i in range(kind.num_fields))
 
 
-def _is_around(storage: pa.DataType) -> bool:
-    return num_leaves(storage) > 1 or holds_dictionary(storage)
-
-
 def holds_dictionary(kind: pa.DataType) -> bool:
-    """Whether a type is a dictionary of some type, or holds one at any depth."""
+    """Return whether a type is a dictionary, or holds one at any depth."""
     if isinstance(kind, pa.BaseExtensionType):
         return holds_dictionary(kind.storage_type)
     return pa.types.is_dictionary(kind) or any(

@@ -1,7 +1,7 @@
-"""INT96 timestamps, which reach far beyond the years that 64 bits can tell: a time of day and a Julian day.
+"""INT96 timestamps, a time of day and a Julian day, are compared with what pyarrow makes of them.
 
-pyarrow adds them up and wraps around: as nanoseconds Spark's 9999-12-31 would be a day of 1816. So a column is also decoded
-to the 12 bytes that are stored, and what these say is held against what pyarrow made of them.
+They reach beyond the years that 64 bits can represent, where pyarrow wraps around: in nanoseconds, Spark's 9999-12-31 would
+become a day of 1816. So a column is also decoded to the 12 bytes that are stored, and the timestamps are compared with these.
 
 Source: parquet-format `parquet.thrift` (Type.INT96).
 """
@@ -32,7 +32,7 @@ _EPOCH: Final = 2_440_588
 _PER_DAY: Final = {"ns": 86_400_000_000_000, "us": 86_400_000_000}
 _NANOS: Final = {"ns": 1, "us": 1_000}
 _BEYOND: Final = 2.0**63 + 2.0**32
-"""More does not fit in 64 bits, however a float was rounded; what is nearer has the other sign where it wrapped."""
+"""Larger numbers do not fit in 64 bits, however a float was rounded; smaller ones change their sign where they wrap."""
 _WAYS_OUT: Final = {
     "ns": 'read INT96 as microseconds with Options(int96_unit="us"), or leave the column out with columns=',
     "us": "leave the column out with columns=",
@@ -44,37 +44,37 @@ _schemas: SchemaMemo[ParquetSchema] = SchemaMemo(16)
 
 
 def with_stored_instants(schema: ParquetSchema) -> ParquetSchema:
-    """The schema of the same file, whose INT96 columns are fixed bytes: pages of these are encoded alike."""
-    known = _schemas.get(schema, _NOTHING, None)
-    if known is None:
+    """Return the schema with INT96 columns as fixed bytes, whose pages have the same encoding."""
+    cached = _schemas.get(schema, _NOTHING, None)
+    if cached is None:
         elements = tuple(
             _as_bytes(element) if element.physical is Physical.INT96 else element
             for element in schema.elements
         )
-        known = _schemas.put(schema, _NOTHING, None, replace(schema, elements=elements))
-    return known
+        cached = _schemas.put(schema, _NOTHING, None, replace(schema, elements=elements))
+    return cached
 
 
 def _as_bytes(element: SchemaElement) -> SchemaElement:
     fields, _ = read_struct(element.raw)
-    kept = {number: fields[number] for number in (_REPETITION, _NAME, _FIELD_ID) if number in fields}
+    others = {number: fields[number] for number in (_REPETITION, _NAME, _FIELD_ID) if number in fields}
     fixed = Physical.FIXED_LEN_BYTE_ARRAY
-    raw = write_struct({_TYPE: (I32, int(fixed)), _TYPE_LENGTH: (I32, _BYTES), **kept})
+    raw = write_struct({_TYPE: (I32, int(fixed)), _TYPE_LENGTH: (I32, _BYTES), **others})
     return replace(element, physical=fixed, type_length=_BYTES, raw=raw)
 
 
 def check_instants(values: pa.ChunkedArray, stored: pa.ChunkedArray) -> None:
-    """See that every INT96 timestamp is the one that is stored.
+    """Verify that every INT96 timestamp is the one that is stored.
 
     Parameters
     ----------
     values, stored : pyarrow.ChunkedArray
-        The same rows of a column: timestamps of nanoseconds or microseconds, and as `with_stored_instants` has them.
+        The same rows of a column: as timestamps, and in the type of `with_stored_instants`.
 
     Raises
     ------
     SchemaMismatchError
-        One does not fit in 64 bits of its unit, or is another one; the message says which.
+        A timestamp does not fit in 64 bits of its unit, or differs.
     """
     for moments, raw in _instants(whole(values), whole(stored)):
         unit = moments.type.unit
@@ -90,7 +90,7 @@ def check_instants(values: pa.ChunkedArray, stored: pa.ChunkedArray) -> None:
 
 
 def _is_usual(found: Any, unit: str) -> bool:
-    """Whether all are times of a day, and of days that 64 bits tell wholly: then nothing can go wrong."""
+    """Return whether all are times within a day, and days that 64 bits represent, which cannot go wrong."""
     days = 2**63 // _PER_DAY[unit] - 1
     day, time = found["day"], found["time"]
     return bool(
@@ -118,7 +118,7 @@ def _refuse(wrong: npt.NDArray[np.bool_], wrapped: npt.NDArray[np.bool_], found:
 
 
 def _instants(moments: pa.Array, stored: pa.Array) -> Iterator[tuple[pa.Array, pa.Array]]:
-    """The timestamps that a column holds at any depth of nesting, with what is stored; those that are null left out."""
+    """Yield the timestamps of a column at any depth, with the stored bytes, leaving out nulls."""
     pending = [(moments, stored)]
     while pending:
         one, other = map(_storage, pending.pop())

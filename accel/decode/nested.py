@@ -1,8 +1,7 @@
-"""Nested columns put together from leaves that were decoded one by one.
+"""Nested columns are built from leaves that were decoded one by one.
 
-Each leaf, decoded alone, comes as its own chain of lists and structs. In a valid file the chains
-of one field agree wherever they share an ancestor, so the first leaf's offsets and validity serve
-for all, and every leaf gives its values.
+Each leaf is decoded to its own chain of lists and structs. In a valid file the chains of one field agree wherever they
+share an ancestor, so the offsets and validity come from the first leaf, and the values from every leaf.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +27,6 @@ from accel.format.model import ParquetSchema, Repetition
 from accel.format.page_index import PageIndexMismatchError
 from accel.planning.selection import RowSelection
 
-if TYPE_CHECKING:
-    from accel.arrays import Int64s
-
 __all__ = [
     "Siblings",
     "check_levels",
@@ -43,17 +38,17 @@ __all__ = [
 
 
 def merge_leaves(arrays: Sequence[pa.Array], target: pa.DataType) -> pa.Array:
-    """One array of type `target` out of the arrays of its leaves, in the schema's order.
+    """Return one array of type `target` made of the arrays of its leaves, in the schema's order.
 
     Parameters
     ----------
     arrays : sequence of pyarrow.Array
-        Of each leaf of `target` the same rows, each nested as `target` but with that leaf only.
+        The same rows of each leaf of `target`, nested as `target` but with that leaf only.
 
     Raises
     ------
     ParquetFormatError
-        The leaves do not agree about their lists, or have not the shape of `target`.
+        The leaves disagree about their lists, or do not have the shape of `target`.
     """
     if len({len(array) for array in arrays}) != 1:
         raise ParquetFormatError("the leaves of a nested column have different numbers of rows")
@@ -72,10 +67,10 @@ def merge_leaves(arrays: Sequence[pa.Array], target: pa.DataType) -> pa.Array:
 
 
 def count_levels(array: pa.Array) -> Int64s | None:
-    """How many level values each row of a leaf's array came from; None where it is one each.
+    """Return how many level values each row of a leaf's array has; None where each has one.
 
-    A null or empty list is one; so the counts of the rows of a page add up to the page's number of
-    values, and every row has at least one: pages that hold other rows than promised are found.
+    A null or empty list has one. So the counts of a page's rows add up to its number of values, which shows whether it
+    has the rows that the offset index says.
     """
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
@@ -99,8 +94,10 @@ def count_levels(array: pa.Array) -> Int64s | None:
 
 
 def list_sizes(array: pa.Array, depth: int) -> list[Int64s]:
-    """Of the outermost list of a leaf's array how many items each row has, of the one in it each of these items, and so
-    on, `depth` of them as far as there are; a null list has none."""
+    """Return the sizes of a leaf's lists: of the outermost list by row, of the next one by item, and so on.
+
+    There are up to `depth` levels; a null list has size 0.
+    """
     levels: list[Int64s] = []
     while len(levels) < depth:
         if isinstance(array.type, pa.BaseExtensionType):
@@ -171,7 +168,7 @@ def _merge_lists(arrays: Sequence[pa.Array], target: pa.DataType) -> pa.Array:
 
 
 def _open_list(array: pa.Array) -> tuple[Int64s, pa.Array]:
-    """Offsets that start at 0, one more than rows, and just the values that they point into."""
+    """Return offsets that start at 0, one more than rows, and only the values that they cover."""
     kind = array.type
     is_wide = pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind)
     width = np.int64 if is_wide else np.int32
@@ -202,14 +199,15 @@ def _validity(array: pa.Array) -> npt.NDArray[np.bool_] | None:
 
 
 def check_levels(chunk: ChunkPages, array: pa.ChunkedArray, *, page_values: Int64s) -> None:
-    """Hold the level values of decoded rows against the pages that should hold these rows.
+    """Compare the level values of decoded rows with the pages that should have these rows.
 
     Raises
     ------
     ParquetFormatError
-        Some page holds others.
+        A page has other rows.
     """
-    counts = np.concatenate([_levels(part) for part in array.chunks])
+    levels = [(count_levels(part), len(part)) for part in array.chunks]
+    counts = np.concatenate([np.ones(rows, np.int64) if some is None else some for some, rows in levels])
     opens = np.cumsum(chunk.stop_rows - chunk.first_rows) - (chunk.stop_rows - chunk.first_rows)
     wrong = np.add.reduceat(counts, opens) != page_values
     if bool(wrong.any()):
@@ -219,22 +217,23 @@ def check_levels(chunk: ChunkPages, array: pa.ChunkedArray, *, page_values: Int6
 
 
 class Siblings:
-    """The lists of leaves that are decoded apart and put together to one field, in all rows that are decoded of both.
+    """Compares the lists of leaves of one field, in all rows that are decoded of both.
 
-    Whoever puts them together holds them against each other in the rows that are wanted. These may look right where
-    others, before them on their pages, do not.
+    `merge_leaves` compares them in the rows that are wanted, which may look right where earlier rows of their pages do
+    not.
 
     Parameters
     ----------
-    known : Verified
+    verified : Verified
+        The pages.
     units : sequence of Unit
-        All that are decoded, each field's in the schema's order.
+        All units that are decoded, each field's in the schema's order.
     wanted : int
-        Rows that are wanted of each.
+        The number of rows that are wanted of each.
     """
 
-    def __init__(self, known: Verified, units: Sequence[Unit], *, wanted: int) -> None:
-        self._known = known
+    def __init__(self, verified: Verified, units: Sequence[Unit], *, wanted: int) -> None:
+        self._verified = verified
         self._pairs: list[tuple[int, int, int]] = []
         self._depths: dict[int, int] = {}
         self._sizes: dict[int, list[Int64s]] = {}
@@ -242,39 +241,39 @@ class Siblings:
             if one.field != other.field or one.num_rows == wanted == other.num_rows:
                 continue
             leaves = one.leaves[0], other.leaves[0]
-            depth = _shared_lists(known.schema, *leaves)
+            depth = _shared_lists(verified.schema, *leaves)
             if depth:
                 self._pairs.append((*leaves, depth))
                 self._depths.update((leaf, max(depth, self._depths.get(leaf, 0))) for leaf in leaves)
 
     def add(self, leaf: int, array: pa.ChunkedArray) -> None:
-        """All rows of a leaf's pages, decoded."""
+        """Add all decoded rows of a leaf's pages."""
         depth = self._depths.get(leaf)
         if depth is not None:
             parts = [list_sizes(part, depth) for part in array.chunks]
             self._sizes[leaf] = [np.concatenate(level) for level in zip(*parts, strict=True)]
 
     def check(self) -> None:
-        """Once all have been added.
+        """Compare the lists after all leaves have been added.
 
         Raises
         ------
         ParquetFormatError
-            They do not agree.
+            They differ.
         """
         for one, other, depth in self._pairs:
-            chunks = self._known.chunks
+            chunks = self._verified.chunks
             common = _rows_of(chunks[one]).intersect(_rows_of(chunks[other]))
             mine, theirs = (_cut(self._sizes[leaf][:depth], chunks[leaf], common) for leaf in (one, other))
             if not all(map(np.array_equal, mine, theirs)):
                 raise ParquetFormatError(
                     "the leaves of a nested column do not agree about its lists",
-                    place=self._known.place((one, other)),
+                    place=self._verified.place((one, other)),
                 )
 
 
 def _shared_lists(schema: ParquetSchema, one: int, other: int) -> int:
-    """How many lists, one in another, two leaves of a field are both in."""
+    """Return the number of nested lists that two leaves of a field share."""
     depth = 0
     for mine, theirs in zip(schema.leaves[one].ancestors, schema.leaves[other].ancestors, strict=False):
         if mine != theirs:
@@ -289,64 +288,59 @@ def _rows_of(chunk: ChunkPages) -> RowSelection:
 
 
 def _cut(levels: Sequence[Int64s], chunk: ChunkPages, rows: RowSelection) -> list[Int64s]:
-    """Of some rows, the sizes of their lists, of the lists in these, and so on."""
+    """Return the sizes of the lists of some rows, of the lists in these, and so on."""
     placed = place_rows(chunk, rows)
     starts, stops = placed.starts, placed.stops
-    kept: list[Int64s] = []
+    found: list[Int64s] = []
     for sizes in levels:
         runs = zip(starts.tolist(), stops.tolist(), strict=True)
-        kept.append(np.concatenate([sizes[:0], *(sizes[start:stop] for start, stop in runs)]))
+        found.append(np.concatenate([sizes[:0], *(sizes[start:stop] for start, stop in runs)]))
         before = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
         starts, stops = before[starts], before[stops]
-    return kept
-
-
-def _levels(array: pa.Array) -> Int64s:
-    counts = count_levels(array)
-    return np.ones(len(array), np.int64) if counts is None else counts
+    return found
 
 
 def weigh_lists(
-    known: Verified, steps: Mapping[Unit, int], *, plan: SplicePlan, data: pa.Buffer
+    verified: Verified, steps: Mapping[Unit, int], *, plan: SplicePlan, data: pa.Buffer
 ) -> dict[Unit, int]:
-    """The units that are still decoded by steps once the texts of their lists have been weighed.
+    """Return the units that still have to be decoded in steps after the texts in their lists have been measured.
 
     Parameters
     ----------
     steps : mapping
-        What `step_of` gives.
+        What `step_of` returns for each unit.
     plan, data
         The file in memory that has their pages.
 
     Raises
     ------
     MemoryLimitError
-        Those of a leaf come to more than the limit.
+        The texts of a leaf take more than the limit.
     ParquetFormatError
         The pages do not decode.
     """
-    limit = known.memory_limit
+    limit = verified.memory_limit
     if limit is None:
         return dict(steps)
-    return {unit: step for unit, step in steps.items() if not _fits(known, unit, plan, data, limit)}
+    return {unit: step for unit, step in steps.items() if not _fits(verified, unit, plan, data, limit)}
 
 
-def _fits(known: Verified, unit: Unit, plan: SplicePlan, data: pa.Buffer, limit: int) -> bool:
-    sizes = [_weigh(known, leaf, plan, data, limit) for leaf in unit.leaves]
+def _fits(verified: Verified, unit: Unit, plan: SplicePlan, data: pa.Buffer, limit: int) -> bool:
+    sizes = [_weigh(verified, leaf, plan, data, limit) for leaf in unit.leaves]
     return max(sizes) <= limit and sum(sizes) <= MOST_JOINED
 
 
-def _weigh(known: Verified, leaf: int, plan: SplicePlan, data: pa.Buffer, limit: int) -> int:
-    """Bytes of a leaf's texts; what they are at most where that is little, or where they are in no list."""
-    most = most_text(known, leaf, limit)
-    facts = known.facts[leaf]
-    if most <= limit or facts.prefixed > limit or not known.schema.leaves[leaf].max_repetition:
+def _weigh(verified: Verified, leaf: int, plan: SplicePlan, data: pa.Buffer, limit: int) -> int:
+    """Return the bytes of a leaf's texts, or an upper bound where that is small or they are in no list."""
+    most = most_text(verified, leaf, limit)
+    facts = verified.facts[leaf]
+    if most <= limit or facts.prefixed > limit or not verified.schema.leaves[leaf].max_repetition:
         return most
-    place = partial(known.place, (leaf,))
+    place = partial(verified.place, (leaf,))
     with translate_errors(place=place):
         column = plan.column(leaf)
         reader = open_reader(data, coded=[column])
-        # Of others than texts pyarrow makes no dictionaries; those that come so anyway stay as small as they are.
+        # pyarrow makes dictionaries of texts only. Columns that are dictionaries in any case do not grow.
         if not _is_coded(reader, column) or _is_coded(open_reader(data), column):
             return most
         array = check_indices(reader.read_row_groups([0], [column], use_threads=False).column(0))
@@ -361,7 +355,7 @@ def _weigh(known: Verified, leaf: int, plan: SplicePlan, data: pa.Buffer, limit:
 
 
 def _is_coded(reader: ParquetReader, column: int) -> bool:
-    """Whether a column's values, in whatever lists, come as indices into a dictionary."""
+    """Return whether a column's values, in any lists, are decoded to dictionary indices."""
     kind = reader.read_row_groups([], [column], use_threads=False).schema.field(0).type
     while kind.num_fields == 1:
         kind = kind.field(0).type
@@ -369,7 +363,7 @@ def _is_coded(reader: ParquetReader, column: int) -> bool:
 
 
 def _innermost(array: pa.Array) -> pa.Array:
-    """The values of a leaf, out of all its lists and structs."""
+    """Return the values of a leaf, without its lists and structs."""
     while array.type.num_fields:
         array = array.field(0) if pa.types.is_struct(array.type) else array.values
     return array

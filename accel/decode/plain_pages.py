@@ -1,4 +1,4 @@
-"""Data pages, and the bytes of their values where none is null.
+"""PLAIN values of flat columns, which accel takes out of their pages itself where none is null.
 
 Sources: parquet-format `Encodings.md` (PLAIN; RLE/bit-packed hybrid), `parquet.thrift` (DataPageHeader,
 DataPageHeaderV2); README (nulls, data pages).
@@ -10,27 +10,24 @@ import enum
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from accel.arrays import WIDE_TEXTS
+from accel.arrays import WIDE_TEXTS, Int64s
 from accel.decode.chunks import ChunkPages
 from accel.decode.codecs import Bytes, check_crc, decompress
 from accel.decode.verify import PageFacts
 from accel.format.model import Codec, Encoding, PageType, Physical, SchemaElement
-from accel.format.page_header import PageHeader, parse_page_header
+from accel.format.page_header import parse_page_header
 from accel.format.runs import find_runs
 from accel.format.schema import time_unit
 from accel.format.thrift import encode_varint
 from accel.memory import allocate
 from accel.planning.selection import RowSelection
 from accel.ranges import Buffer
-
-if TYPE_CHECKING:
-    from accel.arrays import Int64s
 
 __all__ = [
     "DataPage",
@@ -39,12 +36,9 @@ __all__ = [
     "data_pages",
     "form_of",
     "is_plain",
-    "plain_size",
-    "present_levels",
     "put",
     "read_entries",
     "read_plain",
-    "uniform_length",
     "value_bytes",
     "widen",
 ]
@@ -54,26 +48,26 @@ class DataPage(NamedTuple):
     """One data page of a flat column."""
 
     body: memoryview
-    """As stored."""
+    """As it is stored."""
     codec: int
-    """Of the values; a v2 page may say that they are stored as they are."""
+    """The codec of the values; those of a v2 page may be stored uncompressed."""
     is_v2: bool
     uncompressed: int
     """Bytes of the body after decompression."""
     num_values: int
     """Nulls included."""
     num_nulls: int
-    """-1 where the header does not tell."""
+    """-1 where the header does not say."""
     encoding: int
     level_bytes: int
-    """Of a v2 page's definition levels, which lie uncompressed before its values; -1 where it has others too."""
+    """The bytes of a v2 page's definition levels, which are not compressed; -1 where it has repetition levels too."""
     level_encoding: int
     crc: int
-    """Unsigned; -1 without one, and 0 stands for none, too."""
+    """Unsigned; -1 and 0 stand for no checksum."""
 
 
 def data_pages(chunk: ChunkPages, facts: PageFacts) -> list[DataPage]:
-    """The data pages of a chunk, in order."""
+    """Return the data pages of a chunk, in order."""
     pages: list[DataPage] = []
     for buffer, table in zip(chunk.buffers, facts.tables, strict=True):
         view = memoryview(buffer)
@@ -105,10 +99,10 @@ _V2: Final = int(PageType.DATA_PAGE_V2)
 _DATA: Final = frozenset({int(PageType.DATA_PAGE), _V2})
 
 
-def plain_size(page: DataPage, *, optional: bool) -> int:
-    """Bytes of a page's values, as the header tells; -1 where they are not PLAIN, or nulls among them.
+def _plain_size(page: DataPage, *, optional: bool) -> int:
+    """Return the bytes of a page's values by its header; -1 where they are not PLAIN, or some are null.
 
-    Of a v1 page of an optional column it does not tell: then, what they come to if none is null.
+    The header of a v1 page of an optional column does not say whether some are null. The result holds if none is.
     """
     if page.encoding != Encoding.PLAIN or page.num_nulls > 0:
         return -1
@@ -118,13 +112,13 @@ def plain_size(page: DataPage, *, optional: bool) -> int:
         return page.uncompressed
     if page.level_encoding != Encoding.RLE:
         return -1
-    return page.uncompressed - len(present_levels(page.num_values))
+    return page.uncompressed - len(_present_levels(page.num_values))
 
 
 def value_bytes(pages: Iterable[DataPage], *, optional: bool) -> Iterator[Bytes | None]:
-    """The bytes of each page's values, whatever their encoding; None where some are null, or the page does not decode.
+    """Yield the bytes of each page's values, whatever their encoding; None where some are null, or it does not decode.
 
-    A page of which nothing comes is left to pyarrow, which reports what is wrong with it.
+    pyarrow then reads the page, and reports what is wrong with it.
 
     Raises
     ------
@@ -151,21 +145,21 @@ def _value_bytes(page: DataPage, optional: bool) -> Bytes | None:
         return raw
     if page.level_encoding != Encoding.RLE:
         return None
-    levels = present_levels(page.num_values)
+    levels = _present_levels(page.num_values)
     return raw[len(levels) :] if raw[: len(levels)].tobytes() == levels else None
 
 
 @lru_cache(64)
-def present_levels(count: int) -> bytes:
-    """Levels of a v1 page without nulls, as writers have them: their length, then one run of ones."""
+def _present_levels(count: int) -> bytes:
+    """Return the levels of a v1 page without nulls as writers make them: their length, then one run of ones."""
     run = encode_varint(count << 1) + b"\x01"
     return len(run).to_bytes(4, "little") + run
 
 
 def _all_present(levels: memoryview, count: int) -> bool:
-    """Whether definition levels of one bit, in RLE runs, say of just so many values that none is null."""
+    """Return whether definition levels of one bit, in RLE runs, are those of `count` values without a null."""
     runs = find_runs(levels.tobytes(), start=0, width=1, count=count, most_runs=_MOST_RUNS)
-    # Packed ones have nulls more often than not.
+    # Bit-packed levels mostly have nulls.
     return runs is not None and min(runs.values, default=1) == 1
 
 
@@ -176,31 +170,29 @@ _DECIMAL_BYTES: Final = 16
 
 
 class Shape(enum.Enum):
-    """What becomes of a value's bytes."""
+    """How the bytes of a value become Arrow's."""
 
     COPIED = "copied"
-    """They are Arrow's too."""
+    """They are the same."""
     NARROWED = "narrowed"
-    """An integer, of which Arrow's type holds the lower bytes."""
+    """Arrow's type has the lower bytes of an integer."""
     WIDENED = "widened"
     """A little-endian integer becomes a decimal."""
     SWAPPED = "swapped"
     """A big-endian integer becomes a decimal."""
     TEXT = "text"
-    """Its length in four bytes, then the value."""
+    """A value follows its length in four bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Values of one type."""
+    """How values of one type are stored."""
 
     shape: Shape
     width: int
-    """Bytes of a value in the page; 0 for texts, of which each page has its own."""
+    """Bytes of a value in the page; 0 for texts, whose length differs by page."""
     out: int
     """Bytes of a value in Arrow; 0 for texts."""
-    one_by_one: bool
-    """pyarrow makes each value by itself, which takes it several times what a copy does."""
 
 
 _OF_4: Final = frozenset({pa.lib.Type_INT32, pa.lib.Type_UINT32, pa.lib.Type_DATE32})
@@ -220,14 +212,13 @@ _TEXTS: Final = frozenset(
     {pa.lib.Type_STRING, pa.lib.Type_BINARY, pa.lib.Type_LARGE_STRING, pa.lib.Type_LARGE_BINARY}
 )
 
-_TEXT: Final = Form(Shape.TEXT, 0, 0, True)
-_COPY_4: Final = Form(Shape.COPIED, 4, 4, False)
-_COPY_8: Final = Form(Shape.COPIED, 8, 8, False)
+_TEXT: Final = Form(Shape.TEXT, 0, 0)
+_COPY_4: Final = Form(Shape.COPIED, 4, 4)
+_COPY_8: Final = Form(Shape.COPIED, 8, 8)
 
 
 def form_of(kind: pa.DataType, element: SchemaElement) -> Form | None:
-    """How PLAIN values of a column become an array of this type, which pyarrow gives it; None where that is
-    left to pyarrow."""
+    """Return how PLAIN values of a column become an array of its Arrow type; None where pyarrow has to read them."""
     number, physical = kind.id, element.physical
     if physical is Physical.BYTE_ARRAY:
         return _TEXT if number in _TEXTS else None
@@ -243,9 +234,9 @@ def form_of(kind: pa.DataType, element: SchemaElement) -> Form | None:
     if number in same or (_MOMENTS.get(number) is physical and kind.unit == time_unit(element)):
         return _COPY_4 if size == 4 else _COPY_8
     if number == pa.lib.Type_DECIMAL128:
-        return Form(Shape.WIDENED, size, _DECIMAL_BYTES, True)
+        return Form(Shape.WIDENED, size, _DECIMAL_BYTES)
     if physical is Physical.INT32 and number in _NARROW:
-        return Form(Shape.NARROWED, size, _NARROW[number], False)
+        return Form(Shape.NARROWED, size, _NARROW[number])
     return None
 
 
@@ -253,14 +244,14 @@ def _fixed(kind: pa.DataType, width: int) -> Form | None:
     if not width:
         return None
     if kind.id == pa.lib.Type_DECIMAL128:
-        return Form(Shape.SWAPPED, width, _DECIMAL_BYTES, True) if width <= _DECIMAL_BYTES else None
+        return Form(Shape.SWAPPED, width, _DECIMAL_BYTES) if width <= _DECIMAL_BYTES else None
     if kind.id in (pa.lib.Type_FIXED_SIZE_BINARY, pa.lib.Type_HALF_FLOAT) and kind.byte_width == width:
-        return Form(Shape.COPIED, width, width, True)
+        return Form(Shape.COPIED, width, width)
     return None
 
 
 def put(form: Form, raw: Bytes, data: Bytes, row: int) -> None:
-    """Values as they lie in a page into Arrow's bytes, from some row on. Texts are none of these."""
+    """Write values other than texts, as a page has them, into Arrow's bytes from some row on."""
     start, count = form.out * row, len(raw) // form.width
     if form.shape is Shape.COPIED:
         data[start : start + len(raw)] = raw
@@ -278,7 +269,7 @@ def put(form: Form, raw: Bytes, data: Bytes, row: int) -> None:
 
 
 def widen(raw: Bytes, width: int, *, out: Int64s) -> None:
-    """Big-endian integers of 1 to 16 bytes, two's complement, as rows of two words, the low one first."""
+    """Write big-endian integers of 1 to 16 bytes as rows of two words, the low one first."""
     count = len(out)
     low, high = out[:, 0], out[:, 1]
     if width > 8:
@@ -286,7 +277,7 @@ def widen(raw: Bytes, width: int, *, out: Int64s) -> None:
         high[:] = _words(raw, count, width, 0)
         high >>= 8 * (_DECIMAL_BYTES - width)
         return
-    # The word that begins with a value has bytes of the next behind it, which the last values have not.
+    # A word that begins with a value ends with bytes of the next one, which the last values do not have.
     inside = max(0, count - (7 // width + 1))
     low[:inside] = _words(raw, inside, width, 0)
     tail = np.zeros((count - inside) * width + 8, np.uint8)
@@ -309,8 +300,8 @@ _MOST_TEXT = (1 << 31) - 1
 
 
 def is_plain(page: DataPage, form: Form, *, optional: bool) -> bool:
-    """Whether a page has the size that values of this form have if none is null; whether they are is seen later."""
-    size, count = plain_size(page, optional=optional), page.num_values
+    """Return whether a page has the size that values of this form have if none is null."""
+    size, count = _plain_size(page, optional=optional), page.num_values
     if form.shape is not Shape.TEXT:
         return size == form.width * count
     return size >= _PREFIX * count and (size % count == 0 if count else size == 0)
@@ -324,14 +315,14 @@ def read_plain(
     form: Form,
     optional: bool,
 ) -> pa.Array | None:
-    """The selected rows of pages that are each `is_plain`; None where one of them turns out not to be.
+    """Return the selected rows of pages that are all `is_plain`; None where one of them turns out not to be.
 
     Parameters
     ----------
     rows : RowSelection
-        Counted from the first row of the pages given.
+        Counted from the first row of the pages.
     kind, form
-        Of the array, and how its values lie.
+        The type of the array, and how its values are stored.
     optional : bool
         Whether the pages have definition levels.
 
@@ -341,38 +332,50 @@ def read_plain(
         A checksum does not match.
     """
     ends = np.array([page.num_values for page in pages]).cumsum()
-    chosen = rows.row_numbers() if rows.count < int(ends[-1]) else None
+    low, high = int(rows.starts[0]), int(rows.stops[-1])
+    if len(rows.starts) == 1:
+        # The pages of one range are adjacent: all of it is decoded, and the ends are cut off if they are short.
+        first, stop = int(ends.searchsorted(low, "right")), int(ends.searchsorted(high, "left")) + 1
+        before = int(ends[first - 1]) if first else 0
+        pages, ends = pages[first:stop], ends[first:stop] - before
+        low, high = low - before, high - before
+    total = int(ends[-1])
+    is_slice = len(rows.starts) == 1 and (high - low) * _LEAST_SHARE > total
+    chosen = None if is_slice else rows.row_numbers() - (int(rows.starts[0]) - low)
     cuts = (ends if chosen is None else chosen.searchsorted(ends)).tolist()
-    texts = form.shape is Shape.TEXT
     widths = [_width(page, form, optional=optional) for page in pages]
     counts = [cut - before for before, cut in zip([0, *cuts], cuts, strict=False)]
+    texts = form.shape is Shape.TEXT
     sink = (_Texts if texts else _Values)(kind, form, counts, widths)
     if not sink.fits:
         return None
-    wanted = [page for page, count in zip(pages, counts, strict=True) if count]
-    values = value_bytes(wanted, optional=optional)
-    done = first = 0
-    few = _Few(sink)
+    values = value_bytes(
+        [page for page, count in zip(pages, counts, strict=True) if count], optional=optional
+    )
+    done = start = 0
     for end, cut, width in zip(ends.tolist(), cuts, widths, strict=True):
         if cut > done:
             raw = next(values)
             if raw is None or (texts and not _is_uniform(raw, width)):
                 return None
-            if chosen is not None and cut - done < end - first:
-                few.put(raw.view(f"V{width}").take(chosen[done:cut] - first).view(np.uint8), width)
-            else:
-                few.flush()
-                sink.put(raw, width)
-        done, first = cut, end
-    few.flush()
-    return sink.array()
+            if chosen is not None and cut - done < end - start:
+                raw = raw.view(f"V{width}").take(chosen[done:cut] - start).view(np.uint8)
+            sink.put(raw, width)
+        done, start = cut, end
+    array = sink.array()
+    return array.slice(low, high - low) if is_slice and high - low < total else array
+
+
+_LEAST_SHARE = 2
+"""A slice of less than 1/_LEAST_SHARE of the pages is copied, so that it does not keep the rest in memory."""
 
 
 def read_entries(
     page: Buffer, codec: int, *, kind: pa.DataType, form: Form, chosen: Ints | None = None
 ) -> pa.Array | None:
-    """The entries of a dictionary page (header included) of such values, all or those with the `chosen` numbers;
-    None where it is not of that form.
+    """Return the entries of a dictionary page (header included), all or those with the `chosen` numbers.
+
+    The result is None where the values do not have this form.
 
     Raises
     ------
@@ -385,11 +388,13 @@ def read_entries(
     width = form.width if not texts else size // count if count else _PREFIX
     if size != width * count or (texts and width < _PREFIX):
         return None
-    kept = count if chosen is None else len(chosen)
-    sink = (_Texts if texts else _Values)(kind, form, [kept], [width])
+    num_chosen = count if chosen is None else len(chosen)
+    sink = (_Texts if texts else _Values)(kind, form, [num_chosen], [width])
     if not sink.fits:
         return None
-    raw = _entries_of(page, header, codec)
+    body = memoryview(page)[header.header_length :][: header.compressed_size]
+    check_crc(body, header.crc)
+    raw = decompress(body, codec, size=size)
     if raw is None or (texts and not _is_uniform(raw, width)):
         return None
     if chosen is not None:
@@ -398,71 +403,21 @@ def read_entries(
     return sink.array()
 
 
-def uniform_length(page: Buffer, codec: int) -> int | None:
-    """The bytes of each text of a dictionary page (header included) whose texts are all of one length; else None.
-
-    Raises
-    ------
-    ParquetFormatError
-        The checksum does not match.
-    """
-    header = parse_page_header(page)
-    count, size = header.num_values, header.uncompressed_size
-    if not count or size % count or size < _PREFIX * count:
-        return None
-    raw = _entries_of(page, header, codec)
-    return size // count - _PREFIX if raw is not None and _is_uniform(raw, size // count) else None
-
-
-def _entries_of(page: Buffer, header: PageHeader, codec: int) -> Bytes | None:
-    body = memoryview(page)[header.header_length :][: header.compressed_size]
-    check_crc(body, header.crc)
-    return decompress(body, codec, size=header.uncompressed_size)
-
-
 def _width(page: DataPage, form: Form, *, optional: bool) -> int:
-    """Bytes of one value in a page that is `is_plain`."""
+    """Return the bytes of one value in a page that is `is_plain`."""
     if form.width or not page.num_values:
         return form.width
-    return plain_size(page, optional=optional) // page.num_values
+    return _plain_size(page, optional=optional) // page.num_values
 
 
 def _is_uniform(raw: Bytes, width: int) -> bool:
-    """Whether texts behind their lengths, so many bytes each if they are all of one length, are."""
+    """Return whether texts that follow their lengths take `width` bytes each."""
     lengths: Ints = np.ndarray((len(raw) // width,), "<u4", raw, 0, (width,))
     return bool((lengths == width - _PREFIX).all())
 
 
-class _Few:
-    """Values chosen from pages: those of several pages are put together, as each call costs more than a few of them."""
-
-    def __init__(self, sink: _Values | _Texts) -> None:
-        self._sink = sink
-        self._parts: list[Bytes] = []
-        self._width = self._held = 0
-
-    def put(self, raw: Bytes, width: int) -> None:
-        if width != self._width or self._held > _MOST_HELD:
-            self.flush()
-            self._width = width
-        self._parts.append(raw)
-        self._held += len(raw)
-
-    def flush(self) -> None:
-        """Pass on what is held."""
-        if self._parts:
-            self._sink.put(
-                np.concatenate(self._parts) if len(self._parts) > 1 else self._parts[0], self._width
-            )
-        self._parts, self._held = [], 0
-
-
-_MOST_HELD = 64 << 10
-"""Bytes: more are not worth another copy."""
-
-
 class _Values:
-    """Values of a fixed width, put behind each other."""
+    """Makes an array of values of a fixed width."""
 
     fits = True
 
@@ -473,17 +428,17 @@ class _Values:
         self._row = 0
 
     def put(self, raw: Bytes, width: int) -> None:
-        """Values as they lie in a page."""
+        """Append values as a page has them."""
         put(self._form, raw, self._data, self._row)
         self._row += len(raw) // width
 
     def array(self) -> pa.Array:
-        """All of them."""
+        """Return all values."""
         return pa.Array.from_buffers(self._kind, self._count, [None, self._out], 0)
 
 
 class _Texts:
-    """Texts, those of a page all of one length, put behind each other."""
+    """Makes an array of texts, of which those of one page have one length."""
 
     def __init__(self, kind: pa.DataType, form: Form, counts: Sequence[int], widths: Sequence[int]) -> None:
         self._kind, self._count = kind, sum(counts)
@@ -501,7 +456,7 @@ class _Texts:
         self._row = self._byte = 0
 
     def put(self, raw: Bytes, width: int) -> None:
-        """Texts behind their lengths, as they lie in a page."""
+        """Append texts that follow their lengths, as a page has them."""
         count, length = len(raw) // width, width - _PREFIX
         row, start = self._row, self._byte
         self._row, self._byte = row + count, start + count * length
@@ -513,5 +468,5 @@ class _Texts:
             self._offsets[row : self._row] = start
 
     def array(self) -> pa.Array:
-        """All of them."""
+        """Return all values."""
         return pa.Array.from_buffers(self._kind, self._count, [None, self._places, self._out], 0)

@@ -1,9 +1,8 @@
-"""Arrow data as Spark's mapInArrow takes it: which type becomes which, and the conversion of a batch.
+"""Arrow types and batches are converted to those that Spark's mapInArrow accepts.
 
-Spark reads the Arrow stream of a Python worker by position and refuses many types that Parquet files hold
-(tried on 4.3; docs/spark.md has the table). Each of them has one nearest type that Spark does take, and the
-conversion keeps every value, except that times and timestamps lose what is finer than a microsecond.
-Nothing here imports pyspark: it runs in every worker.
+Spark reads the Arrow stream of a Python worker by position and refuses many types of Parquet files (docs/spark.md has the
+table). Each of them has a nearest type that Spark accepts. The conversion preserves every value, except that times and
+timestamps lose digits beyond microseconds. It runs in every worker, and does not import pyspark.
 """
 
 from __future__ import annotations
@@ -51,18 +50,27 @@ _TAKEN = frozenset(
 
 
 def spark_arrow_schema(schema: pa.Schema) -> pa.Schema:
-    """The Arrow schema that Spark can take the data of `schema` in.
+    """Return the Arrow schema in which Spark accepts the data of `schema`.
 
-    Names, order and nullability stay, except that void is nullable; metadata of the schema and its fields is
-    dropped. Where nothing needs converting the types are those of `schema`.
+    Names, order and nullability stay, except that void is nullable. Metadata of the schema and its fields is dropped.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        Such as `scan.schema`.
+
+    Returns
+    -------
+    pyarrow.Schema
+        It equals `schema`, except for metadata, where nothing needs converting.
 
     Raises
     ------
     SchemaMismatchError
-        A column has a type that Spark has no counterpart for (a decimal of more than 38 digits, a union,
-        a month-day-nano interval); it names the column.
+        A column has a type without a counterpart in Spark: a decimal of more than 38 digits, a union, or a
+        month-day-nano interval.
     TypeError
-        This is no schema.
+        `schema` is not a schema.
     """
     if not isinstance(schema, pa.Schema):
         raise TypeError(f"this takes a pyarrow.Schema, such as scan.schema, not a {type(schema).__name__}")
@@ -70,7 +78,7 @@ def spark_arrow_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def spark_conversion(schema: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:
-    """What to apply to each batch of `schema` before Spark gets it; None where it takes them as they are.
+    """Return the function that converts batches of `schema` for Spark; None where they need no conversion.
 
     Raises SchemaMismatchError as `spark_arrow_schema` does.
     """
@@ -85,9 +93,9 @@ def spark_conversion(schema: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordB
 
 
 def to_spark_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """`batch` with the types of `schema`, which is what `spark_arrow_schema` made of the batch's own.
+    """Return `batch` with the types of `schema`, which `spark_arrow_schema` made of the batch's own.
 
-    Columns are matched by position, as Spark does. A column that needs nothing is not copied.
+    Columns are matched by position, as Spark does. A column that needs no conversion is not copied.
 
     Raises
     ------
@@ -106,7 +114,7 @@ def to_spark_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
                 hint="leave the column out with columns=",
             ) from error
     if not columns:
-        # A batch without columns still has rows, and only a struct array can say how many.
+        # A batch without columns still has rows, whose number only a struct array can give.
         nothing = pa.StructArray.from_buffers(pa.struct([]), batch.num_rows, [None])
         return pa.RecordBatch.from_struct_array(nothing)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -114,14 +122,14 @@ def to_spark_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _field(field: pa.Field, path: str) -> pa.Field:
     kind = _target(field.type, path)
-    # pyarrow refuses what Spark writes of `array()`: a list of void without nulls.
+    # pyarrow refuses a list of void without nulls, which Spark writes for `array()`.
     return pa.field(field.name, kind, nullable=field.nullable or pa.types.is_null(kind))
 
 
 def _target(kind: Any, path: str) -> Any:
-    """The type that Spark takes for `kind`; `path` names the column in errors."""
+    """Return the type that Spark accepts for `kind`; `path` names the column in errors."""
     if isinstance(kind, pa.BaseExtensionType):
-        # Before any other: those that are written in Python have no hash.
+        # Extension types come first, because those written in Python have no hash.
         return _extension(kind, path)
     if kind in _TAKEN:
         return kind
@@ -140,7 +148,7 @@ def _target(kind: Any, path: str) -> Any:
         return pa.binary()
     if types.is_dictionary(kind):
         return _target(kind.value_type, path)
-    # Spark writes `map()`, whose keys are void, but its mapInArrow cannot be told of it.
+    # Spark writes `map()`, whose keys are void, but its mapInArrow does not accept it.
     if types.is_map(kind) and not types.is_null(kind.key_type):
         key = _target(kind.key_type, f"{path}.key")
         return pa.map_(key, _field(kind.item_field, f"{path}.value"), keys_sorted=kind.keys_sorted)
@@ -156,7 +164,7 @@ def _target(kind: Any, path: str) -> Any:
 
 
 def _holds_time(kind: Any) -> bool:
-    """Spark's TIME is in nanoseconds on the wire, but only whole microseconds compare as they look."""
+    """Return whether a type is a time or holds one. Spark compares its TIMEs correctly in whole microseconds only."""
     if pa.types.is_time(kind):
         return True
     return any(_holds_time(kind.field(i).type) for i in range(kind.num_fields))
@@ -222,7 +230,7 @@ def _convert(array: pa.Array, target: Any) -> pa.Array:
 
 
 def _convert_map(array: pa.Array, target: Any) -> pa.Array:
-    """A map is a list of structs whose fields convert on their own."""
+    """Convert a map as a list of structs."""
     lists = map_lists(array)
     entries = list_items(lists)
     keys = _convert(entries.field(0), target.key_type)
@@ -231,9 +239,9 @@ def _convert_map(array: pa.Array, target: Any) -> pa.Array:
 
 
 def _offsets(lists: pa.Array) -> pa.Array:
-    """int32 offsets of `list_items(lists)`: the array's own begin elsewhere in a slice, or are sizes and views.
+    """Return int32 offsets of `list_items(lists)`, because a slice begins elsewhere, and views have sizes.
 
-    (Casting a sliced list_view to list gives wrong values in pyarrow 26; flatten does not.)
+    Casting a sliced list_view to list returns wrong values in pyarrow 26.
     """
     lengths = pc.fill_null(pc.list_value_length(lists).cast(pa.int64()), _ZERO)
     return pa.concat_arrays([_NUMBERS[:1], pc.cumulative_sum(lengths)]).cast(pa.int32())
@@ -244,7 +252,7 @@ def _mask(array: pa.Array) -> pa.Array | None:
 
 
 def _floor_to_micros(nanos: pa.Array) -> pa.Array:
-    """Whole microseconds at or before each: the digits after the sixth drop, before 1970 too."""
+    """Round down to whole microseconds, before 1970 too."""
     quotient = pc.divide(nanos, _THOUSAND)  # towards zero
     above = pc.greater(pc.multiply(quotient, _THOUSAND), nanos)
     return pc.subtract(quotient, above.cast(pa.int64()))
@@ -257,7 +265,7 @@ _HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 
 
 def uuid_text(storage: pa.Array) -> pa.StringArray:
-    """Canonical lower-case text (8-4-4-4-12 digits) of 16-byte values; null stays null.
+    """Return the canonical lower-case text (8-4-4-4-12 digits) of 16-byte values; null stays null.
 
     Parameters
     ----------

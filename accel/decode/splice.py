@@ -1,4 +1,7 @@
-"""What was worked out of the schema of a file, kept for the next piece of it."""
+"""A small Parquet file is spliced in memory from chosen pages, for pyarrow to decode.
+
+Its footer describes just these pages. The parts of the footer that depend on the schema alone are cached.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,20 @@ import pyarrow as pa
 from cachetools import LRUCache
 
 from accel.arrays import Filled, join_buffers
-from accel.decode.extensions import bare_type
+from accel.decode.extensions import stored_type
 from accel.errors import ParquetFormatError
 from accel.format.footer import ARROW_SCHEMA_KEY, MAGIC
 from accel.format.model import ParquetSchema, Physical, SchemaElement
-from accel.format.thrift import BINARY, I32, STRUCT, Struct, encode_list_header, encode_varint, write_struct
+from accel.format.thrift import (
+    BINARY,
+    I32,
+    STRUCT,
+    Struct,
+    encode_list_header,
+    encode_varint,
+    encode_zigzag,
+    write_struct,
+)
 from accel.memory import pool
 from accel.ranges import Buffer
 
@@ -33,17 +45,17 @@ T = TypeVar("T")
 
 
 class SchemaMemo(Generic[T]):
-    """Values by schema, key-value metadata and question; the least recently used goes first.
+    """A thread-safe LRU cache of values that are computed from a schema, its key-value metadata and a question.
 
     Parameters
     ----------
     entries : int
-        How many are kept.
+        The most values in the cache.
 
     Notes
     -----
-    A schema is known by its identity and metadata by what it holds: each scan of one cached file has the
-    same schema, and a mapping of its own. May be used from several threads.
+    Schemas are compared by identity and metadata by content: the scans of one cached file share its schema, and each
+    has its own mapping.
     """
 
     def __init__(self, entries: int) -> None:
@@ -51,16 +63,16 @@ class SchemaMemo(Generic[T]):
         self._entries: LRUCache[Hashable, tuple[ParquetSchema, Mapping[str, bytes], T]] = LRUCache(entries)
 
     def get(self, schema: ParquetSchema, key_value: Mapping[str, bytes], question: Hashable) -> T | None:
-        """The value that was put for these, or None."""
+        """Return the value that was put for these, or None."""
         with self._lock:
             entry = self._entries.get((id(schema), question))
-        # An id may have been used again: the entry keeps its schema alive, so identity settles it.
+        # The entry keeps its schema alive, so comparing identities excludes an id that was used again.
         if entry is None or entry[0] is not schema:
             return None
         return entry[2] if entry[1] is key_value or entry[1] == key_value else None
 
     def put(self, schema: ParquetSchema, key_value: Mapping[str, bytes], question: Hashable, value: T) -> T:
-        """Keep a value; returns it."""
+        """Cache a value and return it."""
         with self._lock:
             self._entries[id(schema), question] = (schema, key_value, value)
         return value
@@ -78,24 +90,24 @@ class SplicePlan:
     fields: tuple[int, ...]
     """The top-level fields, ascending, as positions in `schema.fields`."""
     leaves: tuple[int, ...]
-    """All leaves of these fields: the position of a leaf in here is its column in the file."""
+    """All leaves of these fields; the position of a leaf here is its column in the file."""
     head: bytes
     """FileMetaData up to its schema."""
     tail: bytes
-    """FileMetaData from its key-value metadata on."""
+    """FileMetaData beginning with its key-value metadata."""
     columns: tuple[bytes, ...]
-    """Of each leaf, ColumnChunk up to its path."""
+    """ColumnChunk up to its path, for each leaf."""
     indexed: frozenset[int]
-    """The leaves that are columns of INT32 in the file, whatever they are in the schema."""
+    """The leaves that are columns of INT32 in the spliced file, whatever they are in the schema."""
 
     def column(self, leaf: int) -> int:
-        """The position of a leaf among the columns of the file."""
+        """Return the position of a leaf among the columns of the spliced file."""
         return self.leaves.index(leaf)
 
 
 @dataclass(frozen=True, slots=True)
 class SplicedChunk:
-    """What goes into the file for one leaf."""
+    """The pages of one leaf in a spliced file."""
 
     parts: tuple[Buffer | Filled, ...]
     codec: int
@@ -115,21 +127,19 @@ def plan_splice(
     created_by: str = "",
     indexed: Collection[int] = (),
 ) -> SplicePlan:
-    """The reusable parts of a footer for some top-level fields.
+    """Return the reusable parts of a footer for some top-level fields.
 
     Parameters
     ----------
     key_value : mapping
-        Of the file; its Arrow schema is cut to `fields`. An Arrow schema of another number of fields
-        than the file has is left out, as pyarrow passes it over.
+        The file's; its Arrow schema is cut to `fields`. An Arrow schema with another number of fields is dropped,
+        because pyarrow ignores it.
     carry_metadata : bool
-        For schemas alone: the other keys are carried over too, and extension types stay that columns are decoded
-        without (`accel.decode.extensions`).
+        Whether to carry over the other keys and composite extension types, for a file that only has a schema.
     created_by : str
-        Of the file: pyarrow makes up for what some old writers did wrong.
+        The file's writer: pyarrow corrects what some old writers did wrong.
     indexed : collection of int
-        Leaves that are top-level fields and have only dictionary-encoded pages: they become columns of INT32,
-        which these pages are pages of, too.
+        Leaves that are top-level fields and have only dictionary-encoded pages, which become columns of INT32.
 
     Raises
     ------
@@ -178,8 +188,8 @@ def _build_plan(
             raise ParquetFormatError(
                 "a column without a physical type", place=f"column {'.'.join(leaf.path)}"
             )
-        # file_offset 0; meta_data: type, no encodings, no path: pyarrow takes both from elsewhere.
-        columns.append(b"\x26\x00\x1c\x15" + _signed(physical) + b"\x19\x05\x19\x08\x15")
+        # file_offset 0; meta_data: type, no encodings and no path, which pyarrow takes from elsewhere.
+        columns.append(b"\x26\x00\x1c\x15" + encode_zigzag(physical) + b"\x19\x05\x19\x08\x15")
     root: Struct = {4: (BINARY, b"schema"), 5: (I32, len(fields))}
     head = (
         b"\x15\x04\x19"
@@ -235,10 +245,10 @@ def _pairs(
         ) from error
     if len(stored) != num_fields:
         return pairs
-    kept = [stored.field(i).with_type(pa.int32()) if i in integers else stored.field(i) for i in fields]
+    cut_fields = [stored.field(i).with_type(pa.int32()) if i in integers else stored.field(i) for i in fields]
     if not carry_metadata and _EXTENSION_KEY in message:
-        kept = [field.with_type(bare_type(field.type)) for field in kept]
-    cut = pa.schema(kept, metadata=stored.metadata)
+        cut_fields = [field.with_type(stored_type(field.type)) for field in cut_fields]
+    cut = pa.schema(cut_fields, metadata=stored.metadata)
     return [*pairs, (ARROW_SCHEMA_KEY, base64.b64encode(cut.serialize(memory_pool=pool()).to_pybytes()))]
 
 
@@ -253,9 +263,9 @@ _EXTENSION_KEY = b"ARROW:extension:name"
 
 
 def splice(plan: SplicePlan, chunks: Mapping[int, SplicedChunk], *, num_rows: int) -> pa.Buffer:
-    """A Parquet file of one row group that holds these chunks (by leaf); none at all when there are none.
+    """Return a Parquet file with one row group of these chunks (by leaf); without chunks it has no row group.
 
-    `num_rows` is the row group's row count: at least that of the longest column, else pyarrow cuts it.
+    `num_rows` is at least the number of rows of the longest column, because pyarrow reads no more.
     """
     return (
         splice_groups(plan, [chunks], num_rows=[num_rows]) if chunks else splice_groups(plan, (), num_rows=())
@@ -265,12 +275,18 @@ def splice(plan: SplicePlan, chunks: Mapping[int, SplicedChunk], *, num_rows: in
 def splice_groups(
     plan: SplicePlan, groups: Sequence[Mapping[int, SplicedChunk]], *, num_rows: Sequence[int]
 ) -> pa.Buffer:
-    """A Parquet file of several row groups, as `splice` makes one of a single one."""
+    """Return a Parquet file with several row groups, as `splice` does with one."""
     parts: list[Buffer | Filled] = [MAGIC]
     position = len(MAGIC)
-    footer = [plan.head, b"\x16", _signed(sum(num_rows)), b"\x19", encode_list_header(STRUCT, len(groups))]
+    footer = [
+        plan.head,
+        b"\x16",
+        encode_zigzag(sum(num_rows)),
+        b"\x19",
+        encode_list_header(STRUCT, len(groups)),
+    ]
     for chunks, rows in zip(groups, num_rows, strict=True):
-        # Columns, bytes, rows.
+        # RowGroup: columns, bytes, rows.
         footer += [b"\x19", encode_list_header(STRUCT, len(plan.leaves))]
         for start, leaf in zip(plan.columns, plan.leaves, strict=True):
             chunk = chunks.get(leaf)
@@ -281,32 +297,20 @@ def splice_groups(
             # codec, num_values, sizes; then the offset of the first page, dictionary or data.
             footer += [
                 start,
-                _signed(chunk.codec),
+                encode_zigzag(chunk.codec),
                 b"\x16",
-                _signed(chunk.num_values),
+                encode_zigzag(chunk.num_values),
                 b"\x16",
-                _signed(chunk.uncompressed),
+                encode_zigzag(chunk.uncompressed),
                 b"\x16",
-                _signed(size),
+                encode_zigzag(size),
                 b"\x26",
-                _signed(position),
+                encode_zigzag(position),
                 b"\x00\x00",
             ]
             parts.extend(chunk.parts)
             position += size
-        footer += [b"\x16", _signed(position), b"\x16", _signed(rows), b"\x00"]
+        footer += [b"\x16", encode_zigzag(position), b"\x16", encode_zigzag(rows), b"\x00"]
     footer.append(plan.tail)
     length = sum(map(len, footer))
     return join_buffers((*parts, b"".join((*footer, length.to_bytes(4, "little"), MAGIC))))
-
-
-def _signed(value: int) -> bytes:
-    """A number that is not negative, as zigzag varint."""
-    value <<= 1
-    if value < 1 << 7:
-        return bytes((value,))
-    if value < 1 << 14:
-        return bytes((value & 0x7F | 0x80, value >> 7))
-    if value < 1 << 21:
-        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
-    return encode_varint(value)

@@ -1,8 +1,8 @@
-"""Small row groups of one file, decoded together: from one file in memory that has a row group for each of them.
+"""Small row groups of one file are decoded together, from a file in memory that has a row group for each of them.
 
-Decoded by itself a row group costs some hundred microseconds of Python, however few its rows are. Here all their page
-headers are checked at once, pyarrow is called once, and the filter looks at all rows at once. What is wrong or rare is
-left to be decoded one by one: that says what it is, or does it.
+A row group that is decoded by itself costs some hundred microseconds of Python, however few its rows are. Here all page
+headers are verified at once, pyarrow is called once, and the filter is evaluated on all rows at once. If anything is wrong
+or rare, the row groups are decoded one by one instead, which reports what is wrong.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from accel.arrays import bools
+from accel.arrays import Bools, Int64s, bools
 from accel.decode.arrow import ParquetReader, fields_of, open_reader, schema_of, translate_errors
 from accel.decode.chunks import LeafBytes
-from accel.decode.extensions import is_dressed
+from accel.decode.extensions import is_composite
 from accel.decode.piece import filter_rows, make_batches, match_rows
 from accel.decode.splice import SplicedChunk, plan_splice, splice_groups
 from accel.decode.trim import trim
@@ -39,9 +39,6 @@ from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.ranges import Buffer
 
-if TYPE_CHECKING:
-    from accel.arrays import Bools, Int64s
-
 __all__ = [
     "Layer",
     "StackKind",
@@ -54,21 +51,21 @@ __all__ = [
 
 Columns: TypeAlias = dict[str, pa.Array | pa.ChunkedArray]
 
-# Of a row group of more the Python is the smaller part.
+# Rows of a row group above which Python takes the smaller part of the time.
 _MOST_ROWS = 4096
-# To read fewer at a time takes longer than to read row groups one by one.
+# Rows of a batch below which reading in steps takes longer than reading row groups one by one.
 _LEAST_ROWS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class StackKind:
-    """What pieces of one file have in common that are decoded together."""
+    """The properties that pieces of one file must share to be decoded together."""
 
     leaves: tuple[int, ...]
     whole: tuple[bool, ...]
-    """Of each leaf: what is there of it is the whole chunk, not its pages."""
+    """For each leaf, whether it is read as a whole chunk rather than by pages."""
     in_doubt: bool
-    """The filter is to be evaluated on all their rows; else on none."""
+    """Whether the filter is evaluated on all rows; else it is evaluated on none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +78,7 @@ class Layer:
 
 
 def stack_kind(task: ScanTask, piece: Piece) -> StackKind | None:
-    """With which pieces of its file one may be decoded; None where it is large, or of a rare kind."""
+    """Return the kind of pieces that a piece may be decoded with; None where it is large or rare."""
     sure = piece.sure.count
     if task.num_rows > _MOST_ROWS or not piece.leaves or (sure and sure < piece.rows.count):
         return None
@@ -96,7 +93,7 @@ def stack_kind(task: ScanTask, piece: Piece) -> StackKind | None:
 
 
 def _is_complete(part: PieceLeaf) -> bool:
-    """Whether all data pages of the chunk are there."""
+    """Return whether all data pages of the chunk are present."""
     reads = part.reads
     return reads.whole or (not part.carried and part.hi - part.lo == reads.total_pages)
 
@@ -104,21 +101,21 @@ def _is_complete(part: PieceLeaf) -> bool:
 def decode_stack(
     layers: Sequence[Layer], *, batch_rows: int, memory_limit: int, verify_checksums: bool = True
 ) -> list[pa.RecordBatch] | None:
-    """What `decode_piece` gives of each, one after the other, in batches of up to `batch_rows` rows.
+    """Return what `decode_piece` returns for each layer, in order, in batches of up to `batch_rows` rows.
 
     Parameters
     ----------
     layers : sequence of Layer
-        Of one file and one kind, in order.
+        Layers of one file and one kind, in order.
 
     Returns
     -------
     list of pyarrow.RecordBatch or None
-        None where they have to be decoded one by one.
+        None where the layers have to be decoded one by one.
     """
     try:
         return _Stack(layers, memory_limit, verify_checksums).batches(batch_rows)
-    except Exception:  # noqa: BLE001 - decoded one by one, they say what is wrong
+    except Exception:  # noqa: BLE001 - decoding one by one reports what is wrong
         return None
 
 
@@ -128,7 +125,7 @@ class _Stack:
         self._layers = layers
         self._task = layers[0].task
         self._memory_limit = memory_limit
-        # As all are of one kind.
+        # All layers are of one kind.
         self._places = {part.reads.leaf: place for place, part in enumerate(layers[0].piece.leaves)}
 
     def batches(self, batch_rows: int) -> list[pa.RecordBatch]:
@@ -142,7 +139,7 @@ class _Stack:
         matched = int(np.count_nonzero(matches))
         if not matched:
             return []
-        # Of the other columns only row groups are decoded in which rows match.
+        # The other columns are decoded only in row groups that have a row that matches.
         parts = np.split(matches, np.cumsum(counts)[:-1])
         left = [number for number, part in enumerate(parts) if part.any()]
         fresh = self._decode(
@@ -157,14 +154,14 @@ class _Stack:
         return make_batches(self._task, columns, matched, batch_rows, memory_limit=self._memory_limit)
 
     def _decode(self, leaves: Sequence[int], layers: Sequence[Layer]) -> Columns:
-        """The columns that are these leaves, by name, at the rows of the layers' pieces."""
+        """Return the columns of these leaves, by name, at the rows of the layers' pieces."""
         if not leaves:
             return {}
         file = self._task.file
         leaves = sorted(leaves)
         schema = schema_of(file, leaves)
-        if any(isinstance(kind, pa.DictionaryType) or is_dressed(kind) for kind in schema.types):
-            # Each row group's own dictionary: whoever reads one by one knows what to make of them.
+        if any(isinstance(kind, pa.DictionaryType) or is_composite(kind) for kind in schema.types):
+            # Each row group has its own dictionary, which only decoding one by one can return.
             raise Unusual
         num_rows = [layer.task.num_rows for layer in layers]
         rows = _rows(layers, num_rows)
@@ -191,18 +188,18 @@ class _Stack:
     def _read(
         self, reader: ParquetReader, num_rows: Sequence[int], columns: int, *, longest: int
     ) -> pa.Table:
-        """All of it; by steps where a few long texts that are named by many rows might take more than the limit."""
+        """Read all row groups; in steps where long texts that many rows refer to might exceed the limit."""
         groups = list(range(len(num_rows)))
         step = self._memory_limit // max(1, longest)
         if step >= sum(num_rows):
             return reader.read_row_groups(groups, range(columns), use_threads=False)
         if step < _LEAST_ROWS:
             raise Unusual
-        batches, held = [], 0
+        batches, nbytes = [], 0
         for batch in reader.iter_batches(step, groups, range(columns), use_threads=False):
             batches.append(batch)
-            held += batch.nbytes
-            if held > self._memory_limit:
+            nbytes += batch.nbytes
+            if nbytes > self._memory_limit:
                 raise Unusual
         return pa.Table.from_batches(batches)
 
@@ -219,12 +216,12 @@ class _Stack:
         )
 
 
-def _parts(held: LeafBytes) -> Sequence[Buffer]:
-    return held.pages if held.dictionary is None else (held.dictionary, *held.pages)
+def _parts(fetched: LeafBytes) -> Sequence[Buffer]:
+    return fetched.pages if fetched.dictionary is None else (fetched.dictionary, *fetched.pages)
 
 
 def _rows(layers: Sequence[Layer], num_rows: Sequence[int]) -> RowSelection:
-    """Where the rows of the layers' pieces lie among all rows of their row groups."""
+    """Return the rows of the layers' pieces, counted over all rows of their row groups."""
     ranges: list[tuple[int, int]] = []
     before = 0
     for layer, count in zip(layers, num_rows, strict=True):
@@ -240,24 +237,24 @@ def _filtered(columns: Mapping[str, pa.Array | pa.ChunkedArray], matches: Bools)
     return {name: filter_rows(array, packed) for name, array in columns.items()}
 
 
-# Chunks of more are no small ones.
+# Pages of a chunk above which it is not small.
 _MOST_PAGES = 64
 
 
 class Unusual(Exception):
-    """Something that is left to whoever verifies chunk by chunk."""
+    """A chunk is wrong or rare, so the row groups have to be decoded one by one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StackedPages:
-    """What holds of the chunks."""
+    """The verified chunks of one column."""
 
     facts: PageFacts
-    """Of all their pages, as if they were one chunk's; without its parts and its dictionary."""
+    """The facts of all pages as if they were one chunk's, without parts and dictionary."""
     chunks: tuple[SplicedChunk, ...]
-    """Each, for its row group of the file to be decoded."""
+    """Each chunk, for its row group of the spliced file."""
     longest: int
-    """Bytes of one text at most; 0 where values are none."""
+    """The most bytes of one text; 0 for other types."""
 
 
 def verify_stack(
@@ -269,32 +266,32 @@ def verify_stack(
     num_rows: Int64s,
     memory_limit: int | None,
 ) -> StackedPages:
-    """Walk all page headers of chunks of a column that is not nested.
+    """Verify all page headers of the chunks of a column that is not nested.
 
     Parameters
     ----------
     chunks : sequence of sequences of buffers
-        All pages of each: the whole chunk, or its dictionary page, if its pages need one, and the data pages.
+        All pages of each: the whole chunk, or the data pages behind the dictionary page that they need.
     reads : sequence of LeafReads
-        What is known of each before: all of them whole, or none.
+        The metadata of each; either all of them are whole, or none.
     num_rows : array
-        Of each row group.
+        The rows of each row group.
     memory_limit : int, optional
-        See `verify_chunk`; for all of them together.
+        As in `verify_chunk`, for all chunks together.
 
     Raises
     ------
     Unusual
-        A chunk is wrong, or has something rare.
+        A chunk is wrong or rare.
     ParquetFormatError
-        The same.
+        A page header does not decode.
     """
     if not all(one.codec in READABLE_CODECS for one in reads):
         raise Unusual
     walked = _walk(chunks, reads)
     table, is_data, encoded = walked.table, walked.is_data, walked.encoded
     if (table.crc == 0).any():
-        # It stands for none, which pyarrow does not know.
+        # pyarrow does not know that 0 stands for no checksum.
         raise Unusual
     _check_values(walked, reads, num_rows)
     longest = _check_dictionaries(walked, element)
@@ -326,16 +323,16 @@ def verify_stack(
 
 
 class _Walked(NamedTuple):
-    """The pages of all chunks, and which of them are each chunk's."""
+    """The pages of all chunks, and where each chunk begins and ends."""
 
     table: PageTable
     firsts: Int64s
     stops: Int64s
     is_data: Bools
     encoded: Bools
-    """The data pages that name entries of a dictionary."""
+    """The data pages that are dictionary-encoded."""
     dictionaries: Bools
-    """By chunk: it begins with one."""
+    """For each chunk, whether it begins with a dictionary page."""
 
 
 def _walk(chunks: Sequence[Sequence[Buffer]], reads: Sequence[LeafReads]) -> _Walked:
@@ -364,10 +361,10 @@ def _without_padding(parts: Sequence[Buffer], end: int) -> Sequence[Buffer]:
 
 
 def _check_values(walked: _Walked, reads: Sequence[LeafReads], num_rows: Int64s) -> None:
-    """Each chunk has a value for each row, and a dictionary where one of its pages names entries."""
+    """Verify that each chunk has a value for each row, and the dictionary that its pages need."""
     table, firsts, is_data = walked.table, walked.firsts, walked.is_data
     values = table.num_values[is_data]
-    # But for a dictionary at its beginning a chunk has data pages alone, each of them of some values.
+    # Behind a dictionary page, each chunk has only data pages that are not empty.
     if len(values) + np.count_nonzero(walked.dictionaries) != len(is_data) or not values.all():
         raise Unusual
     if not reads[0].whole and not np.array_equal(
@@ -378,13 +375,13 @@ def _check_values(walked: _Walked, reads: Sequence[LeafReads], num_rows: Int64s)
     lost = np.logical_or.reduceat(walked.encoded, firsts) & ~walked.dictionaries
     if (counts != num_rows).any() or lost.any():
         raise Unusual
-    # Texts that repeat what came before them decode to any length.
+    # Texts that repeat a part of the one before may decode to any length.
     if (table.encoding == Encoding.DELTA_BYTE_ARRAY).any():
         raise Unusual
 
 
 def _check_dictionaries(walked: _Walked, element: SchemaElement) -> int:
-    """Those that pages name; how many bytes a text of any of them has at most."""
+    """Verify the dictionaries that pages refer to; return the most bytes that one of their texts can have."""
     table, named = walked.table, np.logical_or.reduceat(walked.encoded, walked.firsts)
     places = walked.firsts[walked.dictionaries & named]
     if not len(places):
@@ -394,5 +391,5 @@ def _check_dictionaries(walked: _Walked, element: SchemaElement) -> int:
         raise Unusual
     if element.physical is Physical.BOOLEAN or (entries * value_width(element) > sizes).any():
         raise Unusual
-    # As if all other texts were empty.
+    # A text has the most bytes if all others are empty.
     return int((sizes - 4 * entries).max()) if element.physical is Physical.BYTE_ARRAY else 0

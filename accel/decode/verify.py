@@ -1,23 +1,23 @@
-"""What the page headers say, held against what was promised, before pyarrow sees a byte.
+"""Page headers are verified against the metadata and the bytes before pyarrow reads a page.
 
-pyarrow returns wrong rows without an error where a page's counts lie, and allocates by sizes that
-it has not checked. Sources: parquet-format `parquet.thrift` (PageHeader, DataPageHeaderV2).
+pyarrow returns wrong rows without an error where the counts of a page are wrong, and allocates by sizes that it has not
+checked. Sources: parquet-format `parquet.thrift` (PageHeader, DataPageHeaderV2).
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from cachetools import LRUCache
 
+from accel.arrays import Int64s
 from accel.decode.chunks import ChunkPages
+from accel.decode.codecs import decompress
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
 from accel.format.model import Encoding, Leaf, PageTable, PageType, Physical, SchemaElement
 from accel.format.page_header import parse_page_header, walk_pages
@@ -25,9 +25,6 @@ from accel.format.page_index import PageIndexMismatchError
 from accel.format.runs import find_runs
 from accel.planning.pages import BOOLEAN_BYTES, READABLE_CODECS, level_bytes
 from accel.ranges import Buffer
-
-if TYPE_CHECKING:
-    from accel.arrays import Int64s
 
 __all__ = [
     "DICTIONARY_PAGE_ENCODINGS",
@@ -43,39 +40,38 @@ __all__ = [
     "page_body",
     "value_width",
     "verify_chunk",
-    "walk_dictionary",
 ]
 
 _MAX_PAGES = 1 << 24
 _DICTIONARY_ENCODINGS = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
 DICTIONARY_PAGE_ENCODINGS = (Encoding.PLAIN, Encoding.PLAIN_DICTIONARY)
-"""Both say that its entries are PLAIN."""
-# By number, which is never negative but for the encoding of pages without one (-1: the last).
+"""Both mean that the entries are PLAIN."""
+# These are indexed by number. A page without an encoding has -1, which is the last.
 IS_DICTIONARY = np.isin(np.arange(129), _DICTIONARY_ENCODINGS)
 IS_DATA = np.isin(np.arange(128), (PageType.DATA_PAGE, PageType.DATA_PAGE_V2))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DictionaryFacts:
-    """A dictionary whose entries the pages may name any number of times."""
+    """A dictionary, whose entries the pages may refer to any number of times."""
 
     page: Buffer
-    """Header included."""
+    """Its header included."""
     uncompressed: int
     """Bytes of its body after decompression."""
     entries: int
     named: int
-    """Values of the data pages that name its entries, nulls included."""
+    """Values of the pages that refer to its entries, nulls included."""
     longest: int
-    """Bytes of one text at most, as if all others were empty; 0 where the entries are no BYTE_ARRAY."""
+    """The most bytes of one text, which has them if all others are empty; 0 for types other than BYTE_ARRAY."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PageFacts:
-    """What holds of the pages of one chunk after they were verified."""
+    """Facts about the pages of one chunk that have been verified."""
 
     tables: tuple[PageTable, ...]
-    """The pages of each of the chunk's buffers; the dictionary page of a whole chunk is among them."""
+    """The pages of each buffer of the chunk; the dictionary page of a whole chunk is among them."""
     encoded: npt.NDArray[np.bool_]
     """Which data pages are dictionary-encoded."""
     parts: tuple[Buffer, ...]
@@ -86,20 +82,24 @@ class PageFacts:
     uncompressed: int
     """Bytes of all pages after decompression."""
     dictionary: DictionaryFacts | None
-    """Where pages name the entries of one."""
+    """The dictionary, where pages refer to it."""
     prefixed: int
-    """Bytes that texts encoded by their common prefixes (DELTA_BYTE_ARRAY) come to at most."""
+    """The most bytes of texts that are encoded by their common prefixes (DELTA_BYTE_ARRAY)."""
+    separate_dictionary: PageTable | None = None
+    """The dictionary page, where it is not in one of the buffers."""
 
     @property
     def sole_dictionary(self) -> DictionaryFacts | None:
-        """The dictionary, where every value names an entry of it."""
+        """The dictionary, where every value refers to it."""
         named = self.dictionary
         return named if named is not None and named.named == self.num_values else None
 
 
 def needs_dictionary(buffer: Buffer) -> bool:
-    """Whether any of the data pages that lie back to back in `buffer` is dictionary-encoded, as far as their headers
-    decode: `verify_chunk` says of what, where they do not."""
+    """Return whether any of the adjacent data pages in `buffer` is dictionary-encoded, as far as their headers decode.
+
+    `verify_chunk` reports headers that do not decode.
+    """
     position = 0
     while position < len(buffer):
         try:
@@ -125,7 +125,7 @@ def verify_chunk(
     Parameters
     ----------
     memory_limit : int, optional
-        Bytes that the pages may decompress and, as far as headers tell, decode to.
+        Bytes that the pages may decompress to, and decode to as far as the headers show.
     place : callable
         Names the row group and the column in errors.
 
@@ -155,10 +155,10 @@ def verify_chunk(
 def page_body(
     chunk: ChunkPages, tables: Sequence[PageTable], memory_limit: int | None, number: int, page: int
 ) -> bytes | None:
-    """What a v1 page decompresses to, by the numbers of its buffer and its page; None where it does not, or to more
-    than `memory_limit` bytes."""
-    from accel.decode.codecs import decompress
+    """Decompress a v1 page, given the numbers of its buffer and its page.
 
+    The result is None where it does not decompress, or has more than `memory_limit` bytes.
+    """
     table = tables[number]
     size = int(table.uncompressed[page])
     if memory_limit is not None and size > memory_limit:
@@ -182,9 +182,9 @@ def _verify(
     if min(expected.tolist(), default=0) < 0:
         raise ValueError("first_rows and stop_rows do not fit together")
     walked = [_walk(buffer, chunk) for buffer in chunk.buffers]
-    dictionary = None
+    dictionary = separate = None
     if chunk.dictionary is not None:
-        dictionary = walk_dictionary(chunk.dictionary)
+        dictionary = separate = walk_pages(chunk.dictionary, max_pages=1)
         if dictionary.type.tolist() != [PageType.DICTIONARY_PAGE]:
             raise ParquetFormatError("where the dictionary page should be is another page")
     values, rows, encodings, compressed_whole = _data_pages(walked, chunk)
@@ -224,12 +224,13 @@ def _verify(
         uncompressed=uncompressed,
         dictionary=_dictionary_facts(page, dictionary, named, element),
         prefixed=_prefixed(walked, element),
+        separate_dictionary=separate,
     )
 
 
 def _walk(buffer: Buffer, chunk: ChunkPages) -> PageTable:
     if chunk.whole:
-        # It alone may be followed by padding.
+        # Only a whole chunk may be followed by padding.
         return walk_pages(buffer, max_pages=_MAX_PAGES, num_values=chunk.num_values)
     try:
         return walk_pages(buffer, max_pages=_MAX_PAGES)
@@ -238,8 +239,10 @@ def _walk(buffer: Buffer, chunk: ChunkPages) -> PageTable:
 
 
 def _check_padding(buffer: Buffer, end: int) -> None:
-    """That no data page follows where a whole chunk has as many values as it should: then a header before it lies, and
-    rows are not where the headers say. Pages that hold none of the wanted rows may not be decoded, which would show it."""
+    """Refuse a data page behind all values of a whole chunk.
+
+    Such a page shows that the header of an earlier one is wrong, so that rows are not where the headers say.
+    """
     if end >= len(buffer):
         return
     try:
@@ -255,29 +258,10 @@ def _check_padding(buffer: Buffer, end: int) -> None:
         raise ParquetFormatError(f"a page of {header.num_values} values behind all values of the chunk")
 
 
-def walk_dictionary(page: Buffer) -> PageTable:
-    """The header of a dictionary page, which is read once: pieces, and lookups, meet the same one again and again."""
-    key = bytes(memoryview(page)[:_HEAD]), len(page)
-    with _lock:
-        known = _headers.get(key)
-    if known is None:
-        known = walk_pages(page, max_pages=1)
-        if known.num_pages == 1 and known.body[0] <= _HEAD:
-            # No other byte has been looked at.
-            with _lock:
-                _headers[key] = known
-    return known
-
-
-_HEAD = 48
-_lock = threading.Lock()
-_headers: LRUCache[tuple[bytes, int], PageTable] = LRUCache(512)
-
-
 def _data_pages(
     walked: list[PageTable], chunk: ChunkPages
 ) -> tuple[Int64s, Int64s, npt.NDArray[np.int8], list[int]]:
-    """Values, rows (-1 for v1) and encodings of the data pages; the ends of the pages in each buffer."""
+    """Return values, rows (-1 for v1) and encodings of the data pages, and the end of the pages in each buffer."""
     values, rows, encodings, ends = [], [], [], []
     for table in walked:
         ends.append(int(table.end[-1]) if table.num_pages else 0)
@@ -359,7 +343,7 @@ def _prefixed(walked: list[PageTable], element: SchemaElement) -> int:
         if Encoding.DELTA_BYTE_ARRAY not in table.encoding.tolist():
             continue
         pages = table.encoding == Encoding.DELTA_BYTE_ARRAY
-        # Each value may repeat all that came before it in its page. Floats: these may be vast.
+        # Each value may repeat everything before it in its page. The product may be too large for an integer.
         total += int((table.num_values[pages].astype(float) * table.uncompressed[pages]).sum())
     return total
 
@@ -378,7 +362,10 @@ _WIDTHS = {
 
 
 def value_width(element: SchemaElement) -> int:
-    """Bytes of a value as it is decoded, and, but for booleans, as it is stored; of a text, those of its length."""
+    """Return the bytes of a decoded value, which also are those of a stored one except for booleans.
+
+    For a text these are the bytes of its length.
+    """
     if element.physical is Physical.FIXED_LEN_BYTE_ARRAY:
         return element.type_length
     return 4 if element.physical is None else _WIDTHS[element.physical]
@@ -387,17 +374,17 @@ def value_width(element: SchemaElement) -> int:
 def check_sizes(
     walked: Sequence[PageTable], leaf: Leaf, element: SchemaElement, *, body: PageBody | None = None
 ) -> None:
-    """Hold PLAIN pages without levels against what their values take.
+    """Compare the sizes of PLAIN pages without levels with what their values need.
 
-    Where there is less, values are missing. More may lie behind the values, as fastparquet lets it; but where the page
-    begins with levels, the schema says `required` of a column that was written as `optional`, and pyarrow would take
-    the levels for values.
+    In a smaller page values are missing. A larger one may have bytes behind its values, as fastparquet writes it. But
+    where it begins with levels, the schema calls a column `required` that was written as `optional`, and pyarrow would
+    read the levels as values.
 
     Parameters
     ----------
     body : callable, optional
-        Gives what a page decompresses to, by the numbers of its buffer and its page; None where it does not decompress.
-        Without it no page may have more than its values.
+        Returns the decompressed page, given the numbers of its buffer and its page; None where it does not decompress.
+        Without it no page may be larger than its values.
     """
     if any((table.num_nulls > 0).any() for table in walked):
         raise ParquetFormatError("a page with nulls, of a column that the schema says has none")
@@ -423,7 +410,7 @@ def check_sizes(
 
 
 def begins_with_levels(raw: bytes, count: int) -> bool:
-    """Whether a v1 page begins with just the definition levels of so many values, each of which may be null."""
+    """Return whether a v1 page begins with the definition levels of `count` values, each of which may be null."""
     stop = 4 + int.from_bytes(raw[:4], "little")
     if not 4 < stop <= len(raw):
         return False
@@ -442,9 +429,9 @@ _OFFSETS: dict[int, np.dtype[Any]] = {
 def check_text_sizes(
     array: pa.ChunkedArray, facts: PageFacts, *, leaf: Leaf, body: PageBody | None = None
 ) -> None:
-    """That the PLAIN texts of a required column are not levels.
+    """Refuse PLAIN texts of a required column that are levels in truth.
 
-    Where they take up less than their page and it begins with levels, they are. Else pyarrow passes over what is left.
+    They are where they fill less than their page and it begins with levels. pyarrow ignores other bytes behind them.
 
     Parameters
     ----------
@@ -456,7 +443,7 @@ def check_text_sizes(
     Raises
     ------
     ParquetFormatError
-        They are.
+        A page begins with levels.
     """
     offsets = _OFFSETS.get(array.type.id)
     if leaf.max_definition or offsets is None:
@@ -486,7 +473,7 @@ def check_text_sizes(
         if encoding != Encoding.PLAIN or texts == due:
             continue
         if kind == PageType.DATA_PAGE_V2 and texts < due:
-            # Its levels do not lie among its texts.
+            # The levels of a v2 page are not among its texts.
             continue
         raw = body(number, page) if texts < due and body is not None else None
         if raw is None or begins_with_levels(raw, count):
@@ -496,7 +483,7 @@ def check_text_sizes(
 
 
 def _bytes_before(array: pa.ChunkedArray, rows: Int64s, kind: np.dtype[Any]) -> Int64s:
-    """How many bytes of text lie before these rows (ascending; the array's length is one, too)."""
+    """Return how many bytes of text are before these rows, which ascend and end with the array's length."""
     out = np.zeros(len(rows), np.int64)
     start = base = at = 0
     for chunk in array.chunks:

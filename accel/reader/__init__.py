@@ -1,1 +1,1 @@
-"""One file read: opened, planned, its tasks' pages fetched and decoded. Here plan, I/O and decode meet."""
+"""One file is read: opened, planned, and the pages of its tasks fetched and decoded. Plan, I/O and decode meet here."""

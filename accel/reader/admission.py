@@ -1,4 +1,4 @@
-"""What a run may hold and decode at a time: admission of pieces under a memory limit, rows left by a limit."""
+"""Bounds of a run: the bytes and pieces in memory, and the rows left by a limit."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ Priority: TypeAlias = tuple[int, ...]
 """Priority of a piece: (file number, piece number), and of a part of one (file number, piece number, part number).
 Lower goes first."""
 
-# A piece counts as no less than this part of one of full size, and a small one twice: it is decoded no faster.
+# The least part of a full-size piece that a piece counts as. A small one counts twice, because it is decoded no faster.
 _LEAST_PART = 1 / 16
 _SMALL_PART = 1 / 4
 
 
 def part_of(weight: float, full: float) -> float:
-    """How much of a piece of full size one of some weight counts as, both in bytes."""
+    """Return the part of a full-size piece that a piece of some weight counts as; both are in bytes."""
     share = weight / full
     return min(1.0, max(_LEAST_PART, share, min(_SMALL_PART, 2 * share)))
 
 
 @dataclass(slots=True)
 class Admission:
-    """Bounds what is in memory at once, in bytes and in pieces. The piece that is needed next is always admitted."""
+    """Bounds the pieces in memory at once, by bytes and by number. The piece that comes next is always admitted."""
 
     limit_bytes: int
     limit_pieces: float
     """In full-size pieces; a smaller one counts as the `part` given to `enter`."""
-    held: dict[Priority, int] = field(default_factory=dict)
+    admitted: dict[Priority, int] = field(default_factory=dict)
     pinned: dict[Priority, int] = field(default_factory=dict)
     _parts: dict[Priority, float] = field(default_factory=dict)
     _waiting: list[tuple[Priority, int, float, asyncio.Future[None]]] = field(default_factory=list)
 
     async def enter(self, order: Priority, nbytes: int, part: float = 1.0) -> None:
-        """Wait for room for so many bytes, and for that part of a piece of full size."""
+        """Wait for room for `nbytes` bytes, and for that part of a full-size piece."""
         if nbytes > self.limit_bytes:
             raise MemoryLimitError(
                 f"a piece that cannot be cut takes about {nbytes} bytes, the limit is {self.limit_bytes}",
@@ -61,20 +61,20 @@ class Admission:
         try:
             await ready
         except asyncio.CancelledError:
-            # Admitted meanwhile or not: it may have stood in the way of others.
+            # Whether or not it was admitted meanwhile, others may have waited behind it.
             self.leave(order)
             raise
 
     def leave(self, order: Priority) -> None:
-        """Release what `order` was admitted for: its rows have been handed out, or dropped."""
-        self.held.pop(order, None)
+        """Release the room of `order`, whose rows have been handed out or dropped."""
+        self.admitted.pop(order, None)
         self.pinned.pop(order, None)
         self._parts.pop(order, None)
         self._admit()
 
     def pin(self, order: Priority) -> None:
-        """Keep counting the bytes of `order`, but let others pass it: they are parts of it."""
-        self.pinned[order] = self.held.pop(order)
+        """Keep counting the bytes of `order`, but let its parts be admitted."""
+        self.pinned[order] = self.admitted.pop(order)
         self._parts.pop(order, None)
         self._admit()
 
@@ -83,7 +83,7 @@ class Admission:
         self._admit()
 
     def _hold(self, order: Priority, nbytes: int, part: float) -> None:
-        self.held[order] = nbytes
+        self.admitted[order] = nbytes
         self._parts[order] = part
 
     def _fits(self, order: Priority, nbytes: int, part: float) -> bool:
@@ -91,12 +91,12 @@ class Admission:
             return True
         if sum(self._parts.values()) + part > self.limit_pieces:
             return False
-        return sum(self.held.values()) + sum(self.pinned.values()) + nbytes <= self.limit_bytes
+        return sum(self.admitted.values()) + sum(self.pinned.values()) + nbytes <= self.limit_bytes
 
     def _is_next(self, order: Priority) -> bool:
-        """Whether no earlier piece is under way, other than the one that this piece is a part of."""
+        """Return whether no earlier piece is under way, except one that this piece is a part of."""
         whole = all(order < other or order[: len(other)] == other for other in self.pinned)
-        return whole and all(order < other for other in self.held)
+        return whole and all(order < other for other in self.admitted)
 
     def _admit(self) -> None:
         while self._waiting:
@@ -119,7 +119,7 @@ class Budget:
     left: int | None
 
     def cut(self, task: ScanTask) -> ScanTask:
-        """The task, for no more rows than are left."""
+        """Return the task with no more rows than are left."""
         if self.left is None or task.needs_filter:
             return task
         task = truncate_task(task, self.left)
@@ -132,5 +132,4 @@ class Budget:
 
 
 Place: TypeAlias = tuple[int, Priority]
-"""The priority of decoding a piece, lower first: filters go before the columns that wait for their result, then pieces go
-in order."""
+"""Lower goes first: filters before the columns that wait for their result, then pieces in order."""

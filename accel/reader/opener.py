@@ -1,4 +1,4 @@
-"""How much of a file's end is read first: by a rule, until a file beside it has shown what its like take."""
+"""Files are opened: how much of the end is read first, and how their metadata reaches the cache."""
 
 from __future__ import annotations
 
@@ -40,46 +40,47 @@ __all__ = [
 ]
 
 _ENOUGH: Final = 16
-"""Files of a scan after which the first read of the next is cut down to what these needed."""
+"""Files of a scan after which the first read of the next one is reduced to what these needed."""
 _LEAST_LEAN: Final = 4 << 10
-"""Bytes; a shorter answer is no sooner here."""
+"""Bytes; a shorter response does not arrive earlier."""
 _WHOLE: Final = 32 << 10
-"""Bytes of a file that is read whole in any case: its data then needs no other request, in this scan and later ones."""
+"""Bytes of a file that is read whole, so that neither this scan nor a later one sends another request for its data."""
 _ABREAST: Final = 8 << 20
-"""Bytes that the first reads of all files that are opened at the same time may bring by the rule."""
+"""Bytes that the first reads of all files opened at the same time may fetch by the default rule."""
 
 
 @dataclass(slots=True)
 class _Met:
-    """The files of one store that a scan has opened."""
+    """Statistics of the files of one store that a scan has opened."""
 
     least_size: int
-    """Bytes of the smallest."""
+    """Bytes of the smallest file."""
     files: int = 0
-    """Those that are not small."""
+    """The number of files that are not small."""
     took: int = 0
-    """The most that one of these took."""
+    """The most bytes that opening one of these took."""
 
 
 class TailHints:
-    """The lengths of first reads, as one scan asks for them; what is learned stays in the cache, by prefix.
+    """Chooses the lengths of first reads for one scan; what it learns stays in the cache, by prefix.
 
-    The rule is for files of which nothing is known: thousands bring gigabytes by it. Where many are opened at once they
-    share what it may bring, and after some of them a scan asks the others for what these took, and a quarter more.
+    The default rule is for files about which nothing has been learned. With thousands of files it would fetch gigabytes.
+    So files that are opened at the same time share a bound, and after some files the others are read by what these took,
+    plus a quarter.
 
-    `Options.tail_hint`, where it is given, stands in for all that; `Options.max_tail_hint` bounds what is learned.
+    `Options.tail_hint` replaces all of this; `Options.max_tail_hint` bounds what is learned.
     """
 
     def __init__(self, cache: Cache, options: Options) -> None:
         self._cache = cache
         self._options = options
         self._worth: dict[str, int] = {}
-        """By store, looked up once for the scan: asking the network model takes longer than everything else here."""
+        """By store; the network model is asked once for each scan."""
         self._met: dict[str, _Met] = {}
         """By store."""
 
     def of(self, client: Client, file: FileEntry, *, abreast: int = 1) -> int:
-        """How many bytes of the end of a file are worth reading first, of so many that are opened at the same time."""
+        """Return how many bytes of the end of a file to read first, of `abreast` files opened at the same time."""
         usual, met = self._usual(client, file), self._met.get(client.token)
         if self._options.tail_hint is not None:
             return usual
@@ -90,7 +91,7 @@ class TailHints:
         return min(usual, lean if size > _WHOLE else max(_WHOLE, lean))
 
     def _usual(self, client: Client, file: FileEntry) -> int:
-        """The length by what was learned before the scan."""
+        """Return the length by what was learned before the scan."""
         learned, given = self._cache.get(_key(client, file)), self._options.tail_hint
         if isinstance(learned, int):
             return max(learned, given or 0)
@@ -98,19 +99,19 @@ class TailHints:
             return given
         worth = self._worth.get(client.token)
         if worth is None:
-            # Local files are as near for a second read.
+            # A second read of a local file costs no more.
             worth = 0 if client.root == LOCAL_ROOT else client.network.early_bytes
             self._worth[client.token] = worth
         return first_tail_bytes(file.size, worth)
 
-    def learn(self, client: Client, file: FileEntry, handle: FileHandle, known: int) -> None:
-        """Note how many bytes of its end a file needed, of which `known` were read first."""
+    def learn(self, client: Client, file: FileEntry, handle: FileHandle, first_read: int) -> None:
+        """Note how many bytes of its end a file needed; `first_read` is the number that was read first."""
         size = handle.id.size
         met = self._met.get(client.token)
         if met is None:
             met = self._met[client.token] = _Met(size)
         met.least_size = min(met.least_size, size)
-        whole = size * 5 // 4 <= known  # nothing in it can ask for more
+        whole = size * 5 // 4 <= first_read  # no more can be needed
         if whole and size <= _WHOLE:
             return
         took = handle.suggested_tail_bytes()
@@ -124,11 +125,11 @@ class TailHints:
         if isinstance(learned, int):
             better = took > learned
         elif self._options.tail_hint is not None:
-            better = took > known
+            better = took > first_read
         else:
-            # The first of them may show that less will do, too.
+            # The first file may also show that less is enough.
             took = max(took, min(LEAST_TAIL, self._options.max_tail_hint))
-            better = took != known
+            better = took != first_read
         if better:
             self._cache.put(key, took, 256)
 
@@ -140,14 +141,14 @@ def _key(client: Client, file: FileEntry) -> CacheKey:
 
 T = TypeVar("T")
 _TAILS_SHARE = 4
-"""Tails that tasks read from may hold one part in so many of `memory_limit`."""
+"""Tails that tasks read from may take 1/_TAILS_SHARE of `memory_limit`."""
 
 
 class Tails(enum.Enum):
-    """What becomes of data that the first read of a file brings along with the footer."""
+    """What to do with data that the first read of a file fetches along with the footer."""
 
     DROP = "drop"
-    """Tasks go elsewhere, or stay: a plan of many files would hold many tails."""
+    """The tasks may run elsewhere or much later, so the data is dropped."""
     SERVE = "serve"
     """The tasks of the same run read from it."""
 
@@ -167,26 +168,27 @@ class Opener:
         self._client_for = client_for
         self._cache = cache
         self.freshness = MetadataFreshness(cache, metrics)
-        """What is cached of files."""
+        """The cached metadata of files, and whether it is current."""
         self._hints = TailHints(cache, options)
         self._opening = 0
-        self._forgotten: set[tuple[str, str]] = set()
         """Files that are being opened one by one."""
+        self._forgotten: set[tuple[str, str]] = set()
+        """Files that have changed: what their source has of them is of another version."""
         self.options = options
         self.int96_unit = Int96Unit.US if options.int96_unit == Int96Unit.US else Int96Unit.NS
-        """What INT96 timestamps are read to."""
+        """The unit that INT96 timestamps are read to."""
         self.metrics = metrics
         self._tails: dict[tuple[str, str], tuple[ObjectId, int, memoryview]] | None = (
             {} if tails is Tails.SERVE else None
         )
         self._dropped: dict[tuple[str, str], tuple[ObjectId, int]] = {}
-        """Where the tails start that no task reads from."""
+        """Where the dropped tails start."""
 
     async def open(self, file: FileEntry) -> tuple[FileHandle, int]:
-        """The handle of a file's current version, and the round trips it took.
+        """Return the handle of a file's current version, and the round trips that it took.
 
-        A cached one is used while it is younger than the cache's `max_age`, or a listing has just shown
-        the same etag; else one conditional request asks whether it still is current.
+        A cached one is used while it is younger than the cache's `max_age`, or if a listing has just shown the same etag;
+        else one conditional request revalidates it.
         """
         client = self._client_for(file.root)
         key = file_key(client.token, file.path)
@@ -211,24 +213,23 @@ class Opener:
             except AccelError as error:
                 raise error.of(file.url) from error.__cause__
             if handle is None:
-                continue  # whoever had begun gave it up
+                continue  # the load that this one waited for was given up
             if trips:
                 return handle, trips[0]
-            # One who waited for another's load, begun before, may have to ask whether it still holds: a listing may
-            # have shown a newer version since.
+            # The handle comes from a load that began earlier, and a listing may have shown a newer version since.
             if self.freshness.is_usable(client, handle, file=file, now=now):
                 self.metrics.add("metadata_misses")
                 return handle, 1
 
     def schema_of(self, handle: FileHandle) -> pa.Schema:
-        """The Arrow schema that this scan reads a file with."""
-        kin = handle.shared
-        if self.int96_unit == Int96Unit.NS or not holds_instants(kin.schema):
+        """Return the Arrow schema that this scan reads a file with."""
+        shared = handle.shared
+        if self.int96_unit == Int96Unit.NS or not holds_instants(shared.schema):
             return handle.arrow_schema
-        return arrow_schema(kin.schema, kin.key_value, int96_unit=self.int96_unit)
+        return arrow_schema(shared.schema, shared.key_value, int96_unit=self.int96_unit)
 
     def at_hand(self, file: FileEntry, now: float) -> FileHandle | None:
-        """The cached handle of a file that may be used at `now` (monotonic clock) without asking its store."""
+        """Return the cached handle of a file that may be used at `now` (monotonic clock) without a request, or None."""
         client = self._client_for(file.root)
         handle = self._cache.get(file_key(client.token, file.path))
         if not isinstance(handle, FileHandle) or not self.freshness.is_usable(
@@ -238,9 +239,9 @@ class Opener:
         return handle
 
     def offer(self, file: FileEntry, handle: FileHandle) -> None:
-        """Cache the handle that a source has of a file, unless one is cached that may be newer.
+        """Cache the handle that a source has of a file, unless the cached one may be newer.
 
-        It is of whichever version the source met: the store is asked whether that is current, unless a listing tells.
+        The source may have seen any version, so the handle is revalidated unless a listing shows its etag.
         """
         key = file_key(self._client_for(file.root).token, file.path)
         cached = self._cache.get(key)
@@ -250,7 +251,7 @@ class Opener:
             self._cache.put(key, handle, handle.nbytes)
 
     def stands(self, client: Client, handle: FileHandle, *, moment: float) -> bool:
-        """Whether a cached handle was of the current version at a moment, as far as `MetadataFreshness.stands` tells."""
+        """Return whether a cached handle was of the current version at a moment: see `MetadataFreshness.was_current`."""
         return self.freshness.was_current(client, handle, moment)
 
     # -- one by one ------------------------------------------------------------------------------
@@ -271,7 +272,7 @@ class Opener:
                     recorded(steps(), seen), client, file.path, _listed(client, file)
                 )
             except ObjectChangedError:
-                # Not the version that was listed any more: the current one will do as well.
+                # The listed version has been replaced, and the current one is as good.
                 handle, trips = await self.drive(recorded(steps(), seen), client, file.path, None)
             finally:
                 self._opening -= 1
@@ -282,7 +283,7 @@ class Opener:
         return handle, trips
 
     def steps(self, file: FileEntry, hint: int) -> Steps[FileHandle]:
-        """What opens a file, of whose end `hint` bytes are read first."""
+        """Return the steps that open a file, of whose end `hint` bytes are read first."""
         return open_file(
             file.path,
             hint,
@@ -292,23 +293,23 @@ class Opener:
         )
 
     def hint(self, client: Client, file: FileEntry, *, abreast: int) -> int:
-        """How many bytes of the end of a file are worth reading first, of so many that are opened at the same time."""
+        """Return how many bytes of the end of a file to read first: see `TailHints.of`."""
         return self._hints.of(client, file, abreast=abreast)
 
     async def drive(self, steps: Steps[T], client: Client, path: str, pin: ObjectId | None) -> tuple[T, int]:
-        """Answer a step's needs from the network; the result, and the round trips it took."""
+        """Answer the requests of steps from the network; return their result, and the round trips."""
         trips = 0
         try:
-            need = next(steps)
-            if isinstance(need, TailRequest):
-                tail = await self._read_tail(client, path, need.length, pin)
+            request = next(steps)
+            if isinstance(request, TailRequest):
+                tail = await self._read_tail(client, path, request.length, pin)
                 self._keep_tail(client, path, tail, self._opening)
-                trips = 1 if pin is not None or client.suffixes else 2  # its size was asked for first
+                trips = 1 if pin is not None or client.suffixes else 2  # the first one asked for the size
                 pin = ObjectId(path, tail.size, tail.etag)
                 # Footers that arrive together are parsed with pauses between them.
                 await breathe()
-                need = steps.send(tail)
-            done, more = await self._answer_all(steps, need, client, path, pin)
+                request = steps.send(tail)
+            done, more = await self._answer_all(steps, request, client, path, pin)
         except StopIteration as ended:
             return ended.value, trips
         return done, trips + more
@@ -316,38 +317,38 @@ class Opener:
     async def drive_on(
         self,
         steps: Steps[T],
-        need: ReadRequest | TailRequest,
+        request: ReadRequest | TailRequest,
         *,
         client: Client,
         path: str,
         tail: Tail,
         seen: list[Stash | Tail],
     ) -> tuple[T, int]:
-        """`drive`, of steps that have been given the file's tail and need more; its round trip is not counted."""
+        """Continue steps that have received the file's tail and request more; the tail's round trip is not counted."""
         pin = ObjectId(path, tail.size, tail.etag)
-        return await self._answer_all(steps, need, client, path, pin, seen)
+        return await self._answer_all(steps, request, client, path, pin, seen)
 
     async def _answer_all(
         self,
         steps: Steps[T],
-        need: ReadRequest | TailRequest,
+        request: ReadRequest | TailRequest,
         client: Client,
         path: str,
         pin: ObjectId | None,
         seen: list[Stash | Tail] | None = None,
     ) -> tuple[T, int]:
-        """Answer all that steps still need; the answers are added to `seen`."""
+        """Answer all further requests of steps; the answers are added to `seen`."""
         trips = 0
         while True:
-            if isinstance(need, TailRequest):
+            if isinstance(request, TailRequest):
                 raise TypeError("the tail comes first")
-            answer, sent = await self._answer(client, path, need, pin)
+            answer, sent = await self._answer(client, path, request, pin)
             trips += sent
             if seen is not None:
                 seen.append(answer)
             await breathe()
             try:
-                need = steps.send(answer)
+                request = steps.send(answer)
             except StopIteration as done:
                 return done.value, trips
 
@@ -356,12 +357,12 @@ class Opener:
         size = payload.size if payload.size is not None else payload.range.end
         return Tail(memoryview(payload.data), payload.range.start, size, payload.etag)
 
-    # -- many at a time (`openings`) -------------------------------------------------------------
+    # -- many at a time (`FooterPrefetcher`) -------------------------------------------------------------
 
     def begin(self, file: FileEntry) -> tuple[Client, asyncio.Future[FileHandle | None]] | None:
-        """Announce that a file is going to be opened, unless it is cached or being opened already.
+        """Announce that a file is about to be opened; None if it is cached or being opened already.
 
-        Whoever else wants it meanwhile waits for the future: its handle, or None where they have to see to it.
+        Others that want the file wait for the future, which gives its handle, or None where they have to open it.
         """
         client = self._client_for(file.root)
         key = file_key(client.token, file.path)
@@ -371,16 +372,16 @@ class Opener:
         return None if flight is None else (client, flight)
 
     def end(self, flight: asyncio.Future[FileHandle | None], handle: FileHandle | None) -> None:
-        """End what `begin` announced: with a handle, or with None where others have to open the file."""
+        """End what `begin` announced, with a handle, or with None where others have to open the file."""
         self._cache.single_flight.land(flight, value=handle)
 
     def keeps(self, client: Client) -> bool:
-        """Whether metadata of a store's files is cached on disk."""
+        """Return whether metadata of a store's files is cached on disk."""
         return self._cache.disk_for(client.token) is not None
 
     async def recall(self, client: Client, file: FileEntry) -> tuple[FileHandle, int] | None:
-        """The handle of a file whose metadata its source or the disk has and that may be used, and the round trips to know
-        that."""
+        """Return the handle of a file from usable metadata that its source or the disk has, and the round trips of its
+        revalidation."""
         steps = partial(self.steps, file, self._hints.of(client, file))
         tail = None if (file.root, file.path) in self._forgotten else given_tail(file)
         if tail is not None:
@@ -393,43 +394,43 @@ class Opener:
         return await self.freshness.load(client, file, steps())
 
     async def keep(self, client: Client, handle: FileHandle, seen: list[Stash | Tail]) -> None:
-        """Write the bytes that a file was opened by to the disk cache, if there is one."""
+        """Write the bytes that a file was opened from to the disk cache, if there is one."""
         await self.freshness.store(client, handle, seen)
 
     async def fetch_tail(self, client: Client, file: FileEntry, *, hint: int) -> Tail:
-        """The end of a file, as far as the hint goes."""
+        """Read the last `hint` bytes of a file."""
         try:
             return await self._read_tail(client, file.path, hint, _listed(client, file))
         except ObjectChangedError:
             return await self._read_tail(client, file.path, hint, None)
 
     def adopt(self, client: Client, file: FileEntry, *, handle: FileHandle, hint: int) -> None:
-        """Keep a file that was opened by a first read of `hint` bytes."""
+        """Cache the handle of a file that was opened by a first read of `hint` bytes."""
         self._hints.learn(client, file, handle, hint)
         self._cache.put(file_key(client.token, file.path), handle, handle.nbytes)
 
     def keep_tail(self, client: Client, file: FileEntry, tail: Stash | Tail, *, among: int) -> None:
-        """Let tasks read from the tail that came with a file's footer, where memory allows that for so many files."""
+        """Let tasks read from the tail of a file, where memory allows that for `among` files."""
         if isinstance(tail, Tail):
             self._keep_tail(client, file.path, tail, among)
 
     def named(self, error: Exception, file: FileEntry) -> Exception:
-        """An error that says which file it is of, as the user knows it."""
+        """Return the error with the file's name in it, as the user gave it."""
         return error.of(file.url) if isinstance(error, AccelError) else error
 
     async def _answer(
-        self, client: Client, path: str, need: ReadRequest, pin: ObjectId | None
+        self, client: Client, path: str, request: ReadRequest, pin: ObjectId | None
     ) -> tuple[Stash, int]:
-        """The wanted bytes, dictionary pages from the cache where they were met before; and round trips."""
+        """Return the requested bytes, with dictionary pages from the cache, and the round trips."""
         cached: dict[ReadKey, memoryview] = {}
         keys: dict[ReadKey, tuple[object, ...]] = {}
-        for want in need.wants:
+        for want in request.wants:
             if want.key.kind is Kind.DICTIONARY and pin is not None and pin.etag is not None:
                 keys[want.key] = dictionary_key(client, pin, place=want.range)
                 found = cached_dictionary(self._cache, keys[want.key])
                 if found is not None:
                     cached[want.key] = memoryview(found)
-        missing = [want for want in need.wants if want.key not in cached]
+        missing = [want for want in request.wants if want.key not in cached]
         if not missing:
             return cached, 0
         stash = await client.read(path, missing, pin=pin, metrics=self.metrics)
@@ -449,18 +450,18 @@ class Opener:
             self._tails[client.token, path] = (pin, tail.start, tail.data)
 
     def take_tail(self, client: Client, handle: FileHandle) -> tuple[int, memoryview] | None:
-        """The data that the first read of this version brought along, and where it starts; handed out once."""
+        """Return the data that the first read of this version fetched, and where it starts; it is handed out once."""
         found = self._tails.pop((client.token, handle.id.path), None) if self._tails is not None else None
-        # Another scan may have loaded the handle, of another version than this one read the tail of.
+        # Another scan may have loaded the handle, of another version than the tail.
         return found[1:] if found is not None and found[0] == handle.id else None
 
     def dropped_from(self, client: Client, file: ObjectId) -> int | None:
-        """Where the tail of a version starts that was read here and that no task reads from; None where there is none."""
+        """Return where the dropped tail of a version starts; None where there is none."""
         found = self._dropped.get((client.token, file.path))
         return found[1] if found is not None and found[0] == file else None
 
     def forget(self, root: str, path: str) -> None:
-        """Drop what is cached of a file that turned out to have changed, and use no more what its source has of it."""
+        """Drop the cached metadata of a file that has changed, and use no more what its source has of it."""
         self._forgotten.add((root, path))
         self.freshness.forget(self._client_for(root), path)
 
@@ -497,7 +498,7 @@ def _reopen(steps: Steps[FileHandle], tail: Tail) -> FileHandle | None:
 
 
 def _listed(client: Client, file: FileEntry) -> ObjectId | None:
-    """Azure has no suffix ranges: there the listing's size saves a request. Elsewhere the file is found as it is."""
+    """Return the listed version for stores without suffix ranges (Azure), where its size saves a request."""
     if file.size is None or file.etag is None or client.suffixes:
         return None
     return ObjectId(file.path, file.size, file.etag)

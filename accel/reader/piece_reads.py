@@ -1,4 +1,4 @@
-"""One piece of a task, read: all columns at once, or the filter's first and the others where rows match."""
+"""Pieces of tasks are read: in one phase or two, one by one or with those of neighbouring row groups."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ async def read_piece(
     *,
     permit: Slot | None = None,
 ) -> tuple[list[pa.RecordBatch], int]:
-    """Fetch and decode one piece; returns its batches, and the round trips that it took."""
-    kept = recall_piece(reader, reads, piece)
-    if kept is not None:
-        return kept, 0
+    """Fetch and decode one piece; return its batches and the round trips."""
+    cached = recall_piece(reader, reads, piece)
+    if cached is not None:
+        return cached, 0
     if reads.two_phases:
         piece = at_once(piece, reads.carried.claim)
         reads.share([piece])
@@ -62,20 +62,20 @@ async def read_piece(
 
 
 def recall_piece(reader: Reader, reads: TaskReads, piece: Piece) -> list[pa.RecordBatch] | None:
-    """The batches of one piece, if the result cache has them."""
-    kept = reads.result.get_piece(piece)
-    if kept is None:
+    """Return the batches of one piece, if the result cache has them."""
+    cached = reads.result.get_piece(piece)
+    if cached is None:
         return None
-    matched = sum(batch.num_rows for batch in kept)
+    matched = sum(batch.num_rows for batch in cached)
     reader.metrics.add("rows_recalled", matched)
     _see(reader, piece, matched)
-    return list(kept)
+    return list(cached)
 
 
 async def decode_read(
     reader: Reader, task: ScanTask, reads: TaskReads, read: PieceRead, *, permit: Slot | None = None
 ) -> tuple[list[pa.RecordBatch], int]:
-    """Decode what was fetched of a piece: the second half of `read_piece`."""
+    """Decode the fetched bytes of a piece; return its batches and the round trips."""
     piece = read.piece
     doubtful = piece.rows.count - piece.sure.count
     found: list[RowSelection] | None = [] if doubtful and reads.remembers else None
@@ -95,13 +95,13 @@ async def filter_piece(
     size: PieceSize,
     permit: Slot | None = None,
 ) -> tuple[PieceRead, list[Piece]]:
-    """Read the first phase of a piece; returns the pages of it that the result needs too, and the pieces left to read."""
+    """Read the first phase of a piece; return those of its pages that the result needs, and the pieces left to read."""
     first = await reads.fetch(filter_phase(piece))
     rows, first = await _decoded(reads, first, partial(reader.match, task), permit)
     _see(reader, piece, rows.count)
     reads.remember(piece.rows, sure=piece.sure, matched=rows)
     reader.metrics.add("late_pieces")
-    kept = {
+    cached = {
         part.reads.leaf: first.leaves[part.reads.leaf]
         for part in first.piece.leaves
         if part.reads.for_output and rows
@@ -114,7 +114,7 @@ async def filter_piece(
     reads.share(parts)
     if not parts:
         reads.result.put(piece, [])
-    return PieceRead(first.piece, kept, first.round_trips), parts
+    return PieceRead(first.piece, cached, first.round_trips), parts
 
 
 async def finish_piece(
@@ -126,7 +126,7 @@ async def finish_piece(
     part: Piece,
     permit: Slot | None = None,
 ) -> tuple[list[pa.RecordBatch], int]:
-    """Read the second phase of a piece, or a part of it; returns its batches, and the round trips of both phases."""
+    """Read the second phase of a piece, or a part of it; return its batches and the round trips of both phases."""
     rest = await reads.fetch(part)
     whole = _join_phases(first, rest, part.rows)
     batches, read = await _decoded(reads, whole, partial(reader.decode, task), permit)
@@ -135,9 +135,9 @@ async def finish_piece(
 
 
 async def narrow_task(reader: Reader, task: ScanTask, *, reads: TaskReads, size: PieceSize) -> ScanTask:
-    """Read the filter's chunks, which have no offset index, and cut the task down to the rows that match.
+    """Read the filter's chunks, which have no offset index, and narrow the task to the rows that match.
 
-    The chunks that were read stay with the task; those of other columns are still to be read, unless no row is left.
+    The task keeps the chunks that were read; those of other columns are read later if any row is left.
     """
     filters = replace(task, reads=tuple(leaf for leaf in task.reads if leaf.for_filter))
     located = await reads.over(filters).fetch_chunks()
@@ -157,7 +157,7 @@ async def narrow_task(reader: Reader, task: ScanTask, *, reads: TaskReads, size:
 
 
 def _see(reader: Reader, read: Piece | ScanTask, matched: int) -> None:
-    """Note how many of the rows that were read match, for the forecasts of later tasks."""
+    """Count the rows that match, for the forecasts of later tasks."""
     sure = read.sure.count
     reader.seen.add(tested=read.rows.count - sure, matched=matched - sure)
 
@@ -168,7 +168,7 @@ async def _decoded(
     decode: Callable[[PieceRead], Awaitable[T]],
     permit: Slot | None = None,
 ) -> tuple[T, PieceRead]:
-    """Decode what was fetched; once more where that shows that a dictionary page is needed after all."""
+    """Decode the fetched bytes, and again with a dictionary page that turns out to be missing."""
     try:
         if permit is None:
             return await decode(read), read
@@ -182,7 +182,7 @@ async def _decoded(
 
 
 def _join_phases(first: PieceRead, rest: PieceRead, rows: RowSelection) -> PieceRead:
-    """Both phases as one piece, with the rows that match."""
+    """Return both phases as one piece, with the rows that match."""
     parts: list[PieceLeaf] = list(rest.piece.leaves)
     leaves: dict[int, LeafBytes] = dict(rest.leaves)
     for part in first.piece.leaves:
@@ -193,14 +193,14 @@ def _join_phases(first: PieceRead, rest: PieceRead, rows: RowSelection) -> Piece
     return PieceRead(piece, leaves, rest.round_trips)
 
 
-# Fewer are decoded one by one: accel itself decompresses what little is picked of a few, for which pyarrow's reader
-# would use memory that a fresh process has not touched yet.
+# Row groups below which they are decoded one by one: pyarrow's reader would use memory that a fresh process has not
+# touched yet.
 _LEAST = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """One of several tasks that are read together: a single piece by itself."""
+    """One of several tasks that are read together; it has a single piece."""
 
     task: ScanTask
     reads: TaskReads
@@ -215,24 +215,24 @@ class Neighbours:
 
     @property
     def held_bytes(self) -> int:
-        """See `Piece`; the sum over all tasks."""
+        """The sum of `Piece.held_bytes`."""
         return sum(one.piece.held_bytes for one in self.each)
 
     @property
     def weight(self) -> float:
-        """See `Piece`; the sum over all tasks."""
+        """The sum of `Piece.weight`."""
         return sum(one.piece.weight for one in self.each)
 
     @property
     def sure_rows(self) -> int:
-        """Rows that match without a filter."""
+        """The number of rows that match without a filter."""
         return sum(one.task.sure.count for one in self.each)
 
 
 def join_neighbours(
     reader: Reader, tasks: Sequence[ScanTask], *, abreast: int, size: PieceSize
 ) -> Iterator[Neighbours | ScanTask]:
-    """The tasks of one file in order: those of small neighbouring row groups joined, the others by themselves."""
+    """Yield the tasks of one file in order, joining those of small neighbouring row groups."""
     for some in adjacent_tasks(tasks):
         joined = _joined(reader, some, abreast=abreast, size=size)
         if joined is None:
@@ -242,7 +242,7 @@ def join_neighbours(
 
 
 def _joined(reader: Reader, tasks: Sequence[ScanTask], *, abreast: int, size: PieceSize) -> Neighbours | None:
-    """The tasks joined; None where one of them takes two phases or several pieces, or all are more than one piece."""
+    """Join tasks; None if one takes two phases or several pieces, or all together are larger than a piece."""
     if len(tasks) == 1:
         return None
     each: list[Neighbour] = []
@@ -263,22 +263,22 @@ def _joined(reader: Reader, tasks: Sequence[ScanTask], *, abreast: int, size: Pi
 async def read_neighbours(
     reader: Reader, joined: Neighbours, *, permit: Callable[[], Slot]
 ) -> tuple[list[pa.RecordBatch], int]:
-    """Read all of them; returns their batches in order, and the round trips that they took."""
-    stacks = [(stack, _kept(reader, stack)) for stack in _stacks(joined.each)]
-    left = [one for stack, kept in stacks if kept is None for one in stack]
+    """Read all of them; return their batches in order and the round trips."""
+    stacks = [(stack, _cached_batches(reader, stack)) for stack in _stacks(joined.each)]
+    left = [one for stack, cached in stacks if cached is None for one in stack]
     lacking = [one.reads.lacking(one.piece) for one in left]
     wants = _longest(lacking)
     came, trips = await left[0].reads.ask(wants) if wants else ({}, 0)
     for one, own in zip(left, lacking, strict=True):
         one.reads.give({want.key: came[want.key][: want.range.length] for want in own})
-    del came  # what has been decoded is not held on to
+    del came  # bytes are freed as soon as they have been decoded
     batches: list[pa.RecordBatch] = []
     more = 0
-    for stack, kept in stacks:
-        if kept is not None:
-            batches += kept
+    for stack, cached in stacks:
+        if cached is not None:
+            batches += cached
             continue
-        await breathe()  # what is little is decoded here
+        await breathe()  # small pieces are decoded on this loop
         if len(stack) > 1:
             found, own_trips = await _read_stack(reader, stack, permit=permit())
         else:
@@ -290,23 +290,25 @@ async def read_neighbours(
 
 
 def _longest(lacking: Iterable[Sequence[Want]]) -> list[Want]:
-    """What all of them lack, each once: two tasks of a row group, as an aggregate leaves them, may want runs of a
-    different length from the same page on."""
+    """Return the wanted ranges, each once.
+
+    Two tasks of a row group, as an aggregate makes them, may want runs of different length that begin with one page.
+    """
     longest: dict[ReadKey, Want] = {}
     for want in itertools.chain.from_iterable(lacking):
-        known = longest.get(want.key)
-        if known is None or known.range.end < want.range.end:
+        other = longest.get(want.key)
+        if other is None or other.range.end < want.range.end:
             longest[want.key] = want
     return list(longest.values())
 
 
-def _kept(reader: Reader, stack: Sequence[Neighbour]) -> list[pa.RecordBatch] | None:
-    """The batches of a neighbour that is decoded by itself, if the result cache has them."""
+def _cached_batches(reader: Reader, stack: Sequence[Neighbour]) -> list[pa.RecordBatch] | None:
+    """Return the batches of a neighbour that is decoded by itself, if the result cache has them."""
     return recall_piece(reader, stack[0].reads, stack[0].piece) if len(stack) == 1 else None
 
 
 def _stacks(joined: Sequence[Neighbour]) -> Iterator[list[Neighbour]]:
-    """The neighbours in order, in the groups that are decoded together."""
+    """Yield the neighbours in order, in groups that are decoded together."""
     from accel.decode.stack import stack_kind
 
     for kind, stack in itertools.groupby(joined, lambda one: stack_kind(one.task, one.piece)):

@@ -1,6 +1,6 @@
-"""Open files and run pieces of tasks: the one place where plan, I/O and decode meet.
+"""Files are opened and planned, and their tasks fetched and decoded: plan, I/O and decode meet here.
 
-Everything here runs on the private I/O loop (`store.io_loop`).
+Everything in this module runs on the private I/O loop (`store.io_loop`).
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from accel.cache.cache import Cache
 from accel.cache.cache_key import file_key
 from accel.coalesce import Merging, RequestShape
 from accel.decode.codecs import is_uncompressed
-from accel.decode.pool import DecodePiece, DecodePool, DecodeStack, MatchPiece
+from accel.decode.pool import DecodePool
 from accel.errors import AccelError, IndexFormatError
 from accel.format.model import SchemaElement
 from accel.metrics import Metrics
@@ -42,33 +43,33 @@ __all__ = ["Reader", "Tails"]
 
 T = TypeVar("T")
 
-# Pieces of local files that are under way beyond those that are being decoded.
+# Pieces of local files that may be under way beyond those that are being decoded.
 _LOCAL_AHEAD = 2
-# Bytes in doubt; for fewer no index is read, as its answer has to be parsed too.
+# Bytes in doubt below which no index is read, because its answer has to be parsed too.
 _LEAST_PROBED = 1 << 20
-# Bytes of all wanted chunks of a file; fewer are read whole: to learn which of their pages are wanted takes longer.
+# Bytes of all wanted chunks of a file below which they are read whole, because planning their pages takes longer.
 _WHOLE_BYTES = 8 << 10
-# The bounds of what is decoded on the I/O loop, which more would hold up. A piece may take so many times
-# `inline_decode_bytes` in memory,
+# Bounds of a piece that is decoded on the I/O loop, as factors of `inline_decode_bytes`; larger ones would hold it up.
+# Its bytes in memory:
 _INLINE_EXPANSION = 16
-# or, where its rows are looked through for some, be so many times as large and take so many times that in memory: to hand
-# it over costs more than a thread gains, as most of it is only decompressed.
+# If the filter chooses among its rows, its fetched bytes and its bytes in memory: most of them are only decompressed, and
+# handing the piece to a thread costs more than it gains.
 _INLINE_SOUGHT, _INLINE_SOUGHT_EXPANSION = 4, 8
-# Its dictionaries may be so many times as large: a page names few of their entries, but all are decoded.
+# Its dictionaries, of which all entries are decoded though few are used:
 _INLINE_DICTIONARIES = 4
-# A dictionary that needs no decompression counts as this much smaller: nothing else in it takes long.
+# A dictionary that needs no decompression counts as this many times smaller.
 _UNCOMPRESSED = 8
-# Columns of a piece: each costs a fifth of a millisecond, however little it holds.
+# Columns of a piece, each of which costs a fifth of a millisecond.
 _INLINE_LEAVES = 12
-# Column chunks of row groups decoded together: each costs a quarter of that.
+# Column chunks of row groups decoded together, each of which costs a quarter of that.
 _INLINE_CHUNKS = 48
 
 
 class Reader:
     """Opens, plans and reads files of any number of stores for one scan.
 
-    With `learns` other scans are told which rows matched (`planning.remembered`); not where somebody else may have made
-    the plan, who says where in a file which rows are.
+    With `learns` it remembers for other scans which rows matched (`planning.remembered`). A plan that others may have
+    made does not allow this, because it says where rows are.
     """
 
     def __init__(
@@ -87,10 +88,10 @@ class Reader:
         self.options = options
         self.metrics = metrics
         self.num_files = 1
-        """Files of the scan: they wait for their indexes at the same time."""
+        """The number of files of the scan, which wait for their indexes at the same time."""
         self._learns = learns
         self.seen = ObservedSelectivity()
-        # Versions that were current by then, give or take the cache's `max_age`, stand for the whole run.
+        # Versions that are current at this time, within the cache's `max_age`, are used for the whole run.
         self._started = time.monotonic()
         self._shapes: dict[str, RequestShape] = {}
         self._pool = DecodePool.shared(options.decode_threads)
@@ -100,37 +101,35 @@ class Reader:
 
     @property
     def opener(self) -> Opener:
-        """What opens its files."""
+        """The opener of its files."""
         return self._opener
 
     # -- opening ---------------------------------------------------------------------------------
 
     async def open(self, file: FileEntry) -> tuple[FileHandle, int]:
-        """The handle of a file's current version, and the round trips it took: see `Opener.open`."""
+        """Return the handle of a file's current version, and the round trips: see `Opener.open`."""
         return await self._opener.open(file)
 
     def at_hand(self, file: FileEntry, now: float) -> FileHandle | None:
-        """The cached handle of a file, if it may be used without asking: see `Opener.at_hand`."""
+        """Return the cached handle of a file, if it may be used without a request: see `Opener.at_hand`."""
         return self._opener.at_hand(file, now)
 
     def max_pieces(self, root: str) -> int:
-        """Pieces of a store's files that may be under way at once: of local files no more than keep the decoding threads
-        busy."""
+        """Return how many pieces of a store's files may be under way; local ones only keep the decoding threads busy."""
         most = self.options.max_tasks_in_flight
         return min(most, self._pool.threads + _LOCAL_AHEAD) if root == LOCAL_ROOT else most
 
     # -- planning --------------------------------------------------------------------------------
 
     def probe_min_bytes(self, root: str) -> int:
-        """Pages in doubt of a store's files that are worth a round trip to an index, in bytes."""
+        """Return the bytes of pages in doubt that are worth a round trip to an index of a store's file."""
         given = self.options.probe_min_bytes
         if given is not None:
             return given
         return max(_LEAST_PROBED, self._client_for(root).network.trip_bytes // max(1, self.num_files))
 
     def came_along_from(self, task: ScanTask) -> int | None:
-        """Where the bytes start that came with the footer of a task's file, and that the task does not read from; None where there
-        are none."""
+        """Return where the bytes start that were fetched with the footer of a task's file and dropped, or None."""
         return self._opener.dropped_from(self._client_for(task.file.root), task.file.id)
 
     async def plan(
@@ -143,7 +142,7 @@ class Reader:
         selection: Mapping[int, RowSelection] | None = None,
         limit: int | None = None,
     ) -> tuple[FilePlan, int]:
-        """The tasks of one opened file, and the round trips that its page indexes took."""
+        """Plan the tasks of one opened file; return them and the round trips that its page indexes took."""
         self._refuse_passed_over(handle, file.url)
         client = self._client_for(file.root)
         task_file = describe_file(
@@ -175,7 +174,7 @@ class Reader:
         except AccelError as error:
             raise error.of(file.url) from error.__cause__
         finally:
-            # Planning that failed or was cancelled may have read indexes as well.
+            # Planning that failed or was cancelled may have read indexes, too.
             if handle.has_grown(read=trips > 0):
                 self._cache.reweigh(file_key(client.token, file.path), handle, handle.weigh())
         return plan, trips
@@ -186,9 +185,9 @@ class Reader:
         handle: FileHandle,
         make: Callable[[OnBadIndex], Steps[T]],
     ) -> tuple[T, int]:
-        """What some steps find out about an opened file, and the round trips it took.
+        """Run steps over an opened file; return their result and the round trips.
 
-        `make` is given what they tell of an index that does not verify.
+        `make` receives a callback for indexes that do not verify, and returns the steps.
         """
         self._refuse_passed_over(handle, file.url)
         client = self._client_for(file.root)
@@ -203,7 +202,7 @@ class Reader:
         return found
 
     def _refuse_passed_over(self, handle: FileHandle, url: str) -> None:
-        """Refuse, if scans are strict, a cached file of which an earlier scan has passed something over."""
+        """Refuse a cached file of which an earlier scan ignored an index, if scans are strict."""
         if self.options.strict and handle.passed_over is not None:
             raise handle.passed_over.of(url)
 
@@ -216,15 +215,17 @@ class Reader:
         self.metrics.warn(str(error))
 
     def forget(self, root: str, path: str) -> None:
-        """Drop what is cached of a file that turned out to have changed."""
+        """Drop the cached metadata of a file that has changed."""
         self._opener.forget(root, path)
 
     def distrust(self, file: FileEntry, handle: FileHandle, tasks: Sequence[ScanTask]) -> bool:
-        """Give up the page index of a file whose pages contradict it; False where `tasks` did without it, or scans are
-        strict."""
+        """Stop using the page index of a file whose pages contradict it.
+
+        The result is False if `tasks` did not use it, or scans are strict.
+        """
         if self.options.strict or all(read.whole for task in tasks for read in task.reads):
             return False
-        # Another scan may have found out meanwhile.
+        # Another scan may have done this meanwhile.
         if not handle.distrusted:
             handle.distrusted = True
             handle.view.offset_indexes.clear()
@@ -242,7 +243,7 @@ class Reader:
     # -- reading ---------------------------------------------------------------------------------
 
     def reads(self, task: ScanTask, *, abreast: int = 1) -> TaskReads:
-        """What fetches the pieces of a task, of which `abreast` are read at the same time."""
+        """Return the reads of a task, of which `abreast` run at the same time."""
         client = self._client_for(task.file.root)
         handle = self._cache.get(file_key(client.token, task.path))
         if not isinstance(handle, FileHandle) or handle.id != task.file.id:
@@ -259,20 +260,20 @@ class Reader:
             merging=self.merging(task, forecast, abreast=abreast),
             learns=self._learns,
             batch_rows=self.options.batch_rows,
-            most_held=self.options.memory_limit,
+            most_bytes=self.options.memory_limit,
         )
 
     def merging(self, task: ScanTask, forecast: Forecast | None, *, abreast: int) -> Merging:
-        """How the ranges of a task become requests, by the network as it was measured when this run began."""
+        """Return how ranges of a task become requests, by the network as it was measured when this run began."""
         shape = self._shapes.get(task.file.root)
         if shape is None:
             shape = self._shapes[task.file.root] = self._client_for(task.file.root).shape()
-        # In two phases, the first one has the long ranges.
+        # Of two phases, the first one has the long ranges.
         nbytes = task.nbytes if forecast is None else forecast.first_bytes
         return shape.merging(nbytes * abreast, reads=abreast)
 
     def forecast(self, task: ScanTask, *, abreast: int) -> Forecast | None:
-        """The forecast for reading a task in two phases; None where it is read in one."""
+        """Return the forecast for reading a task in two phases; None if it is read in one."""
         if self.options.phases == Phases.ONE:
             return None
         late = late_bytes(task)
@@ -294,30 +295,28 @@ class Reader:
     async def decode(
         self, task: ScanTask, read: PieceRead, *, found: list[RowSelection] | None = None
     ) -> list[pa.RecordBatch]:
-        """Decode and filter fetched pages: on the I/O loop where they are few, else in a thread.
+        """Decode and filter fetched pages, on the I/O loop if they are few, else in a thread.
 
-        `found` is given the rows that match, where they are few.
+        `found` receives the rows that match, if they are few.
         """
-        options = self.options
-        left: list[int] = []
-        call = DecodePiece(
-            task,
-            read.piece,
-            read.leaves,
-            options.batch_rows,
-            options.memory_limit,
-            options.verify_checksums,
-            found,
-            left,
+        from accel.decode.piece import decode_piece
+
+        return await self._run(
+            task, read, partial(decode_piece, batch_rows=self.options.batch_rows, found=found)
         )
-        batches = call() if self._is_little(read) else await self._pool.run(call)
-        self._count_left(left)
-        return batches
 
     async def decode_stack(self, layers: Sequence[Layer]) -> list[pa.RecordBatch] | None:
-        """Decode and filter small pieces of one file together; None where that has to be done one by one."""
+        """Decode and filter small pieces of one file together; None where they have to be decoded one by one."""
+        from accel.decode.stack import decode_stack
+
         options = self.options
-        call = DecodeStack(layers, options.batch_rows, options.memory_limit, options.verify_checksums)
+        call = partial(
+            decode_stack,
+            layers,
+            batch_rows=options.batch_rows,
+            memory_limit=options.memory_limit,
+            verify_checksums=options.verify_checksums,
+        )
         little, pieces = options.inline_decode_bytes, [layer.piece for layer in layers]
         inline = (
             sum(len(piece.leaves) for piece in pieces) <= _INLINE_CHUNKS
@@ -327,18 +326,28 @@ class Reader:
         return call() if inline else await self._pool.run(call)
 
     async def match(self, task: ScanTask, read: PieceRead) -> RowSelection:
-        """The rows of a piece that match, from its filter's columns; inline or in a thread likewise."""
+        """Return the rows of a piece that match, from its filter's columns; on the loop or in a thread as `decode`."""
+        from accel.decode.piece import match_piece
+
+        return await self._run(task, read, match_piece)
+
+    async def _run(self, task: ScanTask, read: PieceRead, decode: Callable[..., T]) -> T:
+        """Call a decoder on the I/O loop or in a thread, and count the leaves that it left to pyarrow."""
         options = self.options
         left: list[int] = []
-        call = MatchPiece(task, read.piece, read.leaves, options.memory_limit, options.verify_checksums, left)
-        rows = call() if self._is_little(read) else await self._pool.run(call)
-        self._count_left(left)
-        return rows
-
-    def _count_left(self, left: Sequence[int]) -> None:
-        """Count the leaves that a direct decoder left to pyarrow, each once."""
+        call = partial(
+            decode,
+            task,
+            read.piece,
+            read.leaves,
+            memory_limit=options.memory_limit,
+            verify_checksums=options.verify_checksums,
+            left=left,
+        )
+        found = call() if self._is_little(read) else await self._pool.run(call)
         if left:
             self.metrics.add("decoder_fallbacks", len(set(left)))
+        return found
 
     def _is_little(self, read: PieceRead) -> bool:
         little, piece = self.options.inline_decode_bytes, read.piece

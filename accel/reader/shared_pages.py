@@ -1,5 +1,7 @@
-"""Pages that straddle a cut: the first piece that needs one fetches it, the others wait for it, and with the last of
-them it is let go. A row group may have as many of them as it has pages."""
+"""Pages that several pieces of a task share: data pages that straddle a cut, and dictionary pages.
+
+The first piece that needs one fetches it, and the others wait for it.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,13 @@ __all__ = [
 class _Page:
     came: asyncio.Future[Buffer]
     takers: int = 0
-    """Pieces that wait for it, or will."""
+    """The number of pieces that wait for it, or will."""
     until: int = 0
     """Pieces that begin before this row may still claim it."""
 
 
 class CarriedPages:
-    """Those of one task, by leaf and ordinal. Used on one event loop."""
+    """The data pages of one task that straddle a cut, by leaf and ordinal. It is used on one event loop."""
 
     def __init__(self) -> None:
         self._pages: dict[tuple[int, int], _Page] = {}
@@ -49,7 +51,7 @@ class CarriedPages:
         return len(self._pages)
 
     def expect(self, reads: LeafReads, at: int) -> None:
-        """Announce a later piece that will take this page; once for each such piece."""
+        """Announce a later piece that will take this page."""
         self._page(reads, at).takers += 1
 
     def offer(self, reads: LeafReads, at: int) -> None:
@@ -57,7 +59,7 @@ class CarriedPages:
         self._page(reads, at).until = int(reads.stop_row[at])
 
     def claim(self, leaf: int, ordinal: int) -> bool:
-        """Whether a page is on its way, or here, for another piece: then whoever asks takes it."""
+        """Return whether another piece fetches a page; if so, the caller has to take it."""
         page = self._pages.get((leaf, ordinal))
         if page is None:
             return False
@@ -65,7 +67,7 @@ class CarriedPages:
         return True
 
     def bring(self, reads: LeafReads, at: int, page: memoryview) -> None:
-        """Hand a fetched page to all who wait for it: a copy, so that the response it came in can be freed."""
+        """Hand a copy of a fetched page to all who wait for it; the response can then be freed."""
         waited = self._pages.get(_key(reads, at))
         if waited is not None and not waited.came.done():
             waited.came.set_result(own_copy(page))
@@ -77,7 +79,7 @@ class CarriedPages:
             waited.came.cancel()
 
     async def take(self, reads: LeafReads, at: int, *, until: int) -> memoryview:
-        """A page that was expected or claimed, for a piece that ends before the row `until`."""
+        """Return a page that was expected or claimed, for a piece that ends before the row `until`."""
         key = _key(reads, at)
         page = self._pages[key]
         try:
@@ -88,7 +90,7 @@ class CarriedPages:
                 self._pages.pop(key, None)
 
     def pass_by(self, row: int) -> None:
-        """Let go of what was offered to pieces that end before this row, and claimed by none."""
+        """Drop the pages that were offered to pieces before this row, and that none has claimed."""
         gone = [key for key, page in self._pages.items() if not page.takers and page.until <= row]
         for key in gone:
             del self._pages[key]
@@ -105,54 +107,54 @@ def _key(reads: LeafReads, at: int) -> tuple[int, int]:
     return reads.leaf, int(reads.ordinal[at])
 
 
-# Bytes of a dictionary page; to decompress a smaller one at each lookup is not felt.
+# Bytes of a dictionary page below which decompressing it at each lookup takes no noticeable time.
 _WORTH_STORING = 16 << 10
-# Bytes that a task reads; one that reads fewer is a lookup.
+# Bytes below which a task counts as a lookup.
 _SCANNED = 4 * MIB
-# Bytes of the dictionary pages that a piece wants; for fewer it is not looked up which are cached.
+# Bytes of a piece's dictionary pages below which they are not counted.
 _FELT = 128 << 10
-# What the cache holds of an entry beside its bytes.
+# Bytes of a cache entry beside its page.
 _ENTRY_BYTES = 256
 
 _Due = tuple[ReadKey, int, asyncio.Future[None]]
-"""A page to be stored, its codec, and what others wait for meanwhile."""
+"""A page to be stored, its codec, and the future that others wait for."""
 Read = Callable[[list[Want]], Awaitable[tuple[Stash, int]]]
-"""The wanted bytes, and the round trips that they took."""
+"""Returns the bytes of ranges, and the round trips that they took."""
 
 
 def dictionary_key(client: Client, file: ObjectId, *, place: ByteRange | None) -> CacheKey:
-    """Return the key of a dictionary page in the cache: by where it is, for whose page that is only a task says."""
+    """Return the cache key of a dictionary page, by its place in the file."""
     return CacheKey(client.token, file.path, (file.size, file.etag), Entry.DICTIONARY, place)
 
 
 def cached_dictionary(cache: Cache, key: Hashable) -> bytes | None:
-    """The page, if it is cached under its `dictionary_key`."""
+    """Return the page, if it is cached under its `dictionary_key`."""
     found = cache.get(key)
     return found if isinstance(found, bytes) else None
 
 
 def cache_dictionary(cache: Cache, key: Hashable, page: bytes) -> None:
-    """Keep a page under its `dictionary_key`."""
+    """Cache a page under its `dictionary_key`."""
     cache.put(key, page, len(page) + _ENTRY_BYTES)
 
 
 @dataclass(slots=True)
 class Sought:
-    """The dictionary pages that a piece wants, by where they come from."""
+    """The dictionary pages of a piece, by where they come from."""
 
     stash: dict[ReadKey, memoryview] = field(default_factory=dict)
-    """Those that are here."""
+    """The pages that are in memory."""
     asked: list[Want] = field(default_factory=list)
-    """To be requested."""
+    """The pages to request."""
     awaited: list[Want] = field(default_factory=list)
-    """Another piece of the task asks for them."""
+    """The pages that another piece of the task requests."""
     again: list[ReadKey] = field(default_factory=list)
-    """Cached ones that each lookup would decompress anew: `pack` is to store them otherwise."""
+    """Cached pages that each lookup would decompress again; `pack` stores them uncompressed."""
 
 
 @dataclass(slots=True)
 class DictionaryReads:
-    """Those of all pieces of one task. Used on one event loop."""
+    """Reads the dictionary pages of one task. It is used on one event loop."""
 
     task: ScanTask
     client: Client
@@ -164,13 +166,13 @@ class DictionaryReads:
     _keeps: bool | None = None
 
     def cached(self, key: ReadKey) -> bytes | None:
-        """The page, if it is cached."""
+        """Return the page, if it is cached."""
         if self.task.file.id.etag is None:
             return None
         return cached_dictionary(self.cache, self._key(key))
 
     def count_bytes(self, piece: Piece) -> int:
-        """Bytes of the pages that a piece is going to bring, each counted once of the task; 0 where they are few."""
+        """Return the bytes of dictionary pages that a piece will fetch, each counted once a task; 0 where they are few."""
         wanted = dictionary_wants(piece, self.task.row_group)
         due = [want for want in wanted if want.key not in self._counted]
         if sum(want.range.length for want in due) < _FELT:
@@ -179,7 +181,10 @@ class DictionaryReads:
         return sum(want.range.length for want in due if self.cache.peek(self._key(want.key)) is None)
 
     def seek(self, wanted: Sequence[Want]) -> Sought:
-        """Find where each page comes from. Other pieces wait for those in `asked`, so `bring` or `give_up` must follow."""
+        """Find where each page comes from.
+
+        Other pieces wait for those in `asked`, so `bring` or `give_up` must follow.
+        """
         sought = Sought()
         for want in wanted:
             if want.key in self._pending:
@@ -200,8 +205,7 @@ class DictionaryReads:
             sought.again.append(key)
 
     def pack(self, piece: Piece, sought: Sought) -> asyncio.Task[None] | None:
-        """Start storing, decompressed, the dictionary pages that were met a second time; returns the task to wait for,
-        or None."""
+        """Start to store uncompressed the pages that are read a second time; return the task to wait for, or None."""
         if not sought.again:
             return None
         again, sought.again = sought.again, []
@@ -209,13 +213,13 @@ class DictionaryReads:
         due: list[_Due] = []
         for key in again:
             leading = self.cache.single_flight.lead(self._key(key))
-            # Where another lookup is about to store the page, this one takes the result once its own pages are here.
+            # If another lookup is about to store the page, this one takes the result when its own pages are here.
             if leading is not None:
                 due.append((key, codecs[key.column], leading))
         return asyncio.create_task(self._store(due, sought)) if due else None
 
     async def bring(self, piece: Piece, sought: Sought, came: Stash) -> None:
-        """Hand the requested pages to the cache and to other pieces, and wait for the pages that those request."""
+        """Hand the requested pages to the cache and to other pieces, and wait for pages that other pieces request."""
         first: dict[ReadKey, memoryview] = {}
         for want in sought.asked:
             page = self.cached(want.key)
@@ -234,21 +238,21 @@ class DictionaryReads:
             sought.stash[want.key] = await asyncio.shield(self._pending[want.key])
 
     async def ask(self, wants: Sequence[Want], read: Read) -> tuple[dict[ReadKey, memoryview], int]:
-        """Pages from the cache or else from the store, and the round trips that these took."""
-        held = {want.key: memoryview(page) for want in wants if (page := self.cached(want.key)) is not None}
-        missing = [want for want in wants if want.key not in held]
+        """Return pages from the cache or else from the store, and the round trips."""
+        found = {want.key: memoryview(page) for want in wants if (page := self.cached(want.key)) is not None}
+        missing = [want for want in wants if want.key not in found]
         came, trips = await read(missing)
         for want in missing:
-            held[want.key] = memoryview(self._keep(want, came[want.key]))
-        return held, trips
+            found[want.key] = memoryview(self._keep(want, came[want.key]))
+        return found, trips
 
     def give_up(self, sought: Sought) -> None:
-        """A piece is not read to its end: other pieces that wait for it end too."""
+        """Cancel the pieces that wait for the pages of one that is not read to its end."""
         for want in sought.asked:
             self._pending[want.key].cancel()
 
     async def _renew(self, sought: Sought) -> None:
-        """Take pages as another lookup has stored them, or is about to, so that they need no decompression here."""
+        """Take pages that another lookup has stored uncompressed, or is about to."""
         for key, page in sought.stash.items():
             if len(page) < _WORTH_STORING or isinstance(page.obj, UncompressedPage):
                 continue
@@ -260,10 +264,10 @@ class DictionaryReads:
                 sought.stash[key] = memoryview(found)
 
     async def _store(self, due: Sequence[_Due], sought: Sought) -> None:
-        """Store pages so that they need no decompression, for this read and the next."""
+        """Store pages uncompressed, for this read and the next."""
         pages = [(sought.stash[key], codec) for key, codec, _ in due]
         try:
-            # By one thread: each has an allocator's memory of its own to touch.
+            # One thread does all, because each thread has allocator memory of its own.
             stored = await WORK.run(lambda: [store_page(page, codec) for page, codec in pages])
             for (key, _, _), page in zip(due, stored, strict=True):
                 cache_dictionary(self.cache, self._key(key), page)
@@ -273,8 +277,10 @@ class DictionaryReads:
                 self.cache.single_flight.land(leading, value=None)
 
     def _keep(self, want: Want, page: memoryview) -> Buffer:
-        """Cache a page like metadata, as the next lookup needs it again. Pages of a scan are not cached, as those of a large
-        file would evict everything else. The page that is returned does not keep its response alive."""
+        """Cache a page, and return one that does not keep its response alive.
+
+        Pages of a large scan are not cached, because they would evict everything else.
+        """
         if not self.keeps():
             return own_copy(page) if memoryview(page.obj).nbytes > page.nbytes else page
         data = bytes(page)
@@ -282,8 +288,8 @@ class DictionaryReads:
         return data
 
     def keeps(self) -> bool:
-        """Whether pages are cached like metadata: not those of a task that reads much, and most of each column chunk."""
-        # Asked for each page, and answered by going through all columns.
+        """Return whether pages are cached: not those of a task that reads much, and most of each column chunk."""
+        # This is called for each page, and goes through all columns.
         if self._keeps is None:
             task = self.task
             self._keeps = task.file.id.etag is not None and (

@@ -1,4 +1,4 @@
-"""The pieces of one task fetched: one round trip each, and nothing twice."""
+"""The pieces of one task are fetched: each in one round trip, and nothing twice."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from accel.store.threads import WORK
 
 __all__ = ["PieceRead", "TaskReads"]
 
-# Bytes of a chunk; in a smaller one there are few pages, which are located here and not in a thread.
+# Bytes of a chunk below which its pages are located on the event loop, because they are few.
 _FEW_PAGES = MIB
-# Bytes of a chunk; in a smaller one pages are not located: the next scan reads all of it in less time than that takes.
+# Bytes of a chunk up to which pages are not located, because the next scan reads all of it in less time.
 _LEAST_TAUGHT = 8 << 10
-# Rows in doubt; for fewer the filter is evaluated again in less time than its result is looked up.
+# Rows in doubt below which evaluating the filter again is faster than looking up its result.
 _LEAST_TESTED = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class PieceRead:
-    """A piece with its bytes."""
+    """A piece and its bytes."""
 
     piece: Piece
     leaves: Mapping[int, LeafBytes]
@@ -49,26 +49,26 @@ class PieceRead:
 
 @dataclass(slots=True)
 class TaskReads:
-    """Fetches the pieces of one task; pages that straddle a cut, and dictionaries, are fetched once."""
+    """Fetches the pieces of one task; pages that straddle a cut, and dictionary pages, are fetched once."""
 
     task: ScanTask
     client: Client
     cache: Cache
     metrics: Metrics
     handle: FileHandle | None = None
-    """Learns the page locations of chunks that were read whole."""
+    """Receives the page locations of chunks that were read whole."""
     two_phases: bool = False
-    """Read the filter's columns first, and the others only where rows match."""
+    """Whether to read the filter's columns first, and the others only where rows match."""
     current: bool = False
-    """The file's version is the current one, so cached pages of it may be used."""
+    """Whether the file's version is the current one, so that cached pages of it may be used."""
     merging: Merging | None = None
-    """How ranges become requests; None leaves it to the client."""
+    """How ranges become requests; None leaves this to the client."""
     learns: bool = False
-    """Which rows match may be remembered for other scans: the task was planned here."""
+    """Whether the rows that match may be remembered for other scans, because the task was planned here."""
     batch_rows: int = 0
     """The most rows of a batch."""
-    most_held: int = 0
-    """The most that `held_bytes` returns: more could never be admitted."""
+    most_bytes: int = 0
+    """The most bytes that `held_bytes` returns, because more could never be admitted."""
     _source: PinnedReads = field(init=False)
     result: ResultCacheEntry = field(init=False)
     """The result of the task, if it is cached."""
@@ -76,7 +76,7 @@ class TaskReads:
     """The pages that straddle a cut."""
     _dictionaries: DictionaryReads = field(init=False)
     _given: dict[ReadKey, memoryview] = field(default_factory=dict)
-    """Pages that came with those of another task, before they were requested."""
+    """Pages that were fetched along with those of another task."""
 
     def __post_init__(self) -> None:
         self._dictionaries = DictionaryReads(self.task, self.client, self.cache, self.metrics)
@@ -98,25 +98,25 @@ class TaskReads:
         )
 
     def missing(self, want: Want) -> ByteRange | None:
-        """The part of a range that will be requested from the store; None where there is none."""
+        """Return the part of a range that has to be requested from the store, or None."""
         rest = self.task.file.missing(want.range)
         return None if rest is None else self._source.missing(Want(want.key, rest))
 
     def has_dictionary(self, key: ReadKey) -> bool:
-        """Whether a dictionary page is cached."""
+        """Return whether a dictionary page is cached."""
         return self._dictionaries.cached(key) is not None
 
     @property
     def remembers(self) -> bool:
-        """Whether which rows match is worth remembering: see `planning.remembered`."""
+        """Whether the rows that match are worth remembering: see `planning.remembered`."""
         handle = self.handle if self.learns else None
         if handle is None or self.task.rows.count - self.task.sure.count < _LEAST_TESTED:
             return False
-        # By a page index that lies a row may be another one.
+        # A page index that is wrong may have given other rows.
         return handle.etag is not None and not handle.distrusted
 
     def remember(self, rows: RowSelection, *, sure: RowSelection, matched: RowSelection) -> None:
-        """Note which of some rows match, if `remembers` holds and they are few; `sure` is a part of both."""
+        """Remember which of some rows match, if `remembers` holds and they are few; `sure` is a part of both."""
         handle, task, file = self.handle, self.task, self.task.file
         if handle is None or not self.remembers:
             return
@@ -138,27 +138,26 @@ class TaskReads:
         self.cache.reweigh(file_key(self.client.token, self.task.path), handle, handle.weigh())
 
     def in_phases(self, piece: Piece) -> bool:
-        """Whether a piece is read in two phases: not where all of it matches, nor where its result is cached."""
+        """Return whether a piece is read in two phases: neither if all of it matches nor if its result is cached."""
         if not self.two_phases or piece.sure.count == piece.rows.count:
             return False
         return self.result.get_piece(piece) is None
 
     def held_bytes(self, piece: Piece) -> int:
-        """What is held of a piece while it is read at once: see `Piece`, and the dictionaries and pages behind its rows
-        that come with it.
+        """Return the bytes in memory while a piece is read in one phase: see `Piece.held_bytes`.
 
-        With these it is no more than `most_held`: they cannot be cut, and what is next is read though there is no room.
+        Dictionaries, and pages behind its rows, are added up to `most_bytes`, because the piece cannot be cut.
         """
         if self.result.get_piece(piece) is not None:
             return 0
-        held = piece.held_bytes
+        fetched = piece.held_bytes
         along = self._dictionaries.count_bytes(piece) + piece.behind_bytes
-        return max(held, min(held + along, self.most_held))
+        return max(fetched, min(fetched + along, self.most_bytes))
 
     def expect(self, pieces: list[Piece]) -> None:
-        """Told of all pieces, in order, before the first is fetched: notes what straddles a cut.
+        """Note the pages that straddle a cut, given all pieces in order before the first is fetched.
 
-        What is only asked for where rows match is noted when that is known: see `share`.
+        Pages that are read only where rows match are noted by `share`.
         """
         for piece in pieces:
             for part in piece.leaves:
@@ -166,8 +165,7 @@ class TaskReads:
                     self.carried.expect(part.reads, part.lo)
 
     def share(self, parts: Sequence[Piece]) -> None:
-        """Note what is about to be fetched of a task of two phases, of a piece or of its second phase in so many parts,
-        that a later part or piece may need too."""
+        """Note the pages of a piece, or of its second phase in parts, that a later part or piece may read too."""
         for number, piece in enumerate(parts):
             for part in piece.leaves:
                 if part.reads.whole or part.reads.for_filter or part.lo >= part.hi:
@@ -178,14 +176,14 @@ class TaskReads:
                     self.carried.offer(part.reads, part.hi - 1)
 
     async def fetch(self, piece: Piece) -> PieceRead:
-        """The bytes of a piece: one round trip; dictionaries as the footer says that pages need them."""
+        """Fetch the bytes of a piece in one round trip, with the dictionaries that its pages need by the footer."""
         group = self.task.row_group
         wants = [part.wants(group) for part in piece.leaves]
         wanted = dictionary_wants(piece, group)
         dictionaries = self._dictionaries
         sought = dictionaries.seek(wanted)
         try:
-            # While the pages are on their way.
+            # Cached dictionaries are decompressed while the pages are on their way.
             packing = dictionaries.pack(piece, sought)
             try:
                 found, trips = await self._read([*itertools.chain.from_iterable(wants), *sought.asked])
@@ -216,28 +214,28 @@ class TaskReads:
         return PieceRead(piece, leaves, trips)
 
     def lacking(self, piece: Piece) -> list[Want]:
-        """The ranges that `fetch` of a piece requests: its pages, and dictionary pages that are not cached."""
+        """Return the ranges that `fetch` of a piece requests: its pages, and dictionary pages that are not cached."""
         pages, dictionaries = piece_wants(piece, self.task.row_group, have_dictionary=self.has_dictionary)
         return self._remote([*pages, *dictionaries])
 
     def give(self, came: Stash) -> None:
-        """Take pages that were `lacking`, and came with those of other tasks."""
+        """Take pages that were `lacking` and have been fetched along with those of other tasks."""
         self._given |= came
 
     async def ask(self, wants: list[Want]) -> tuple[Stash, int]:
-        """The wanted bytes of the file, in one round trip; and how many that were."""
+        """Read ranges of the file; return their bytes and the round trips."""
         try:
             return await self._source.read(wants)
         except AccelError as error:
             raise error.of(self.task.file.url) from error.__cause__
 
     async def complete(self, read: PieceRead) -> PieceRead | None:
-        """A piece that did not decode, with dictionaries that it lacks after all; None where it lacks none."""
+        """Fetch the dictionaries that a piece lacked when it did not decode; None where it lacks none."""
         late: dict[int, Want] = {}
         for part in read.piece.leaves:
-            held = read.leaves[part.reads.leaf]
+            fetched = read.leaves[part.reads.leaf]
             place = None if part.reads.whole else part.dictionary_want(self.task.row_group)
-            if place is not None and held.dictionary is None and any(map(needs_dictionary, held.pages)):
+            if place is not None and fetched.dictionary is None and any(map(needs_dictionary, fetched.pages)):
                 late[part.reads.leaf] = place
         if not late:
             return None
@@ -247,7 +245,7 @@ class TaskReads:
         return PieceRead(read.piece, {**read.leaves, **leaves}, read.round_trips + trips)
 
     async def fetch_chunks(self) -> ScanTask:
-        """Read the chunks that have no offset index; the task, with their pages located and at hand."""
+        """Read the chunks that have no offset index, and return the task with their pages located and at hand."""
         task, group = self.task, self.task.row_group
         wants = {
             leaf.leaf: Want(ReadKey(Kind.CHUNK, group, leaf.column), leaf.chunk)
@@ -269,34 +267,23 @@ class TaskReads:
         return replace(task, file=file, reads=tuple(reads))
 
     def over(self, task: ScanTask) -> TaskReads:
-        """What fetches another form of the task, such as `fetch_chunks` returns: in one phase."""
-        return TaskReads(
-            task,
-            self.client,
-            self.cache,
-            self.metrics,
-            self.handle,
-            current=self.current,
-            merging=self.merging,
-            learns=self.learns,
-            batch_rows=self.batch_rows,
-            most_held=self.most_held,
-        )
+        """Return the reads of another form of the task, such as `fetch_chunks` returns, in one phase."""
+        return replace(self, task=task, two_phases=False, carried=CarriedPages(), _given={})
 
     def _teaches(self, reads: LeafReads) -> bool:
-        """Whether a chunk that was read whole shows where its pages are to who will not find it in the file."""
+        """Return whether to locate the pages of a chunk that was read whole, because the file has no offset index."""
         handle = self.handle
         if handle is None or reads.chunk.length <= _LEAST_TAUGHT:
             return False
         return not handle.has_offset_index(self.task.row_group, reads.column)
 
     async def _learn(self, reads: LeafReads, chunk: memoryview) -> OffsetIndex | None:
-        """Locate the pages of a chunk that was read whole, for this scan or the next."""
+        """Locate the pages of a chunk that was read whole, for this scan or a later one."""
         key = (self.task.row_group, reads.column)
         if self.handle is not None and self.handle.view.offset_indexes.get(key) is not None:
             return self.handle.view.offset_indexes[key]
         if reads.max_repetition and self.handle is not None and self.handle.distrusted:
-            # The rows that headers tell may be what was wrong.
+            # The rows in the page headers may be what was wrong.
             return None
         locate = partial(
             locate_pages,
@@ -306,14 +293,14 @@ class TaskReads:
             num_values=reads.num_values,
             max_repetition=reads.max_repetition,
         )
-        # A hundred pages take milliseconds, for which others would wait.
+        # A hundred pages take milliseconds, which would hold up the event loop.
         index = locate() if len(chunk) < _FEW_PAGES else await WORK.run(locate)
         if self.handle is not None:
             self.handle.view.offset_indexes[key] = index
         return index
 
     async def _read(self, wants: list[Want]) -> tuple[Stash, int]:
-        """The wanted bytes, from what is at hand or in one round trip; and how many that were."""
+        """Return ranges from what is at hand or in one round trip, and the number of round trips."""
         file = self.task.file
         remote = self._remote(wants)
         given: Stash = {}
@@ -326,12 +313,12 @@ class TaskReads:
         return stash, trips
 
     def _remote(self, wants: Sequence[Want]) -> list[Want]:
-        """What of them is not at hand."""
+        """Return the parts of ranges that are not at hand."""
         missing = self.task.file.missing
         return [Want(want.key, rest) for want in wants if (rest := missing(want.range)) is not None]
 
     def _carry(self, piece: Piece, stash: Mapping[ReadKey, memoryview]) -> None:
-        """Hand the pages that a later piece shares to whoever waits for them."""
+        """Hand the pages that later pieces share to those that wait for them."""
         for part in piece.leaves:
             if part.reads.whole or not self.carried:
                 continue

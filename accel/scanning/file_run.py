@@ -181,7 +181,7 @@ class FileRun:
     def _release(self) -> None:
         """Release the memory that a failed attempt was admitted for and did not deliver."""
         admission = self._limits.admission
-        for order in (*admission.held, *admission.pinned):
+        for order in (*admission.admitted, *admission.pinned):
             if order[0] == self._index and order not in self._delivered:
                 admission.leave(order)
 
@@ -336,7 +336,7 @@ class FileRun:
             return batches
 
         held = [reads.held_bytes(part) for part in parts]
-        if len(parts) == 1 and held[0] <= admission.held[order]:
+        if len(parts) == 1 and held[0] <= admission.admitted[order]:
             # The second phase takes the room of the first.
             queue.put((order, group.create_task(self._caught(partial(finish, parts[0], order)))))
             return

@@ -22,9 +22,7 @@ import pyarrow.parquet as pq
 
 import accel
 import accel.reader.reader
-from accel.decode import dictionary_decode as entries
-from accel.decode import direct_decoders as apart
-from accel.decode import rewritten_pages as bare
+from accel.decode import dictionary_decode, direct_decoders, rewritten_pages
 from accel.testing import DictStore
 from tests.corrupt.page_changes import INDEXED, change_page
 from tests.corrupt.page_parts import Page, PageId, Parts
@@ -309,11 +307,11 @@ def _slice(intact: bytes, start: int, stop: int) -> pa.Table:
 
 def _settings(rng: random.Random) -> None:
     """Sizes from which on ways of decoding are taken, so that small pages take each."""
-    apart.MOST_PICKED = rng.choice([0, 1 << 15, 1 << 15])
-    apart._SEVERAL = rng.choice([1, 4])
-    apart._RARE = rng.choice([1, 64])
-    entries.FEW_VALUES = rng.choice([0, 4096])
-    bare._LEAST_PAGE = rng.choice([0, 16 << 10])
+    direct_decoders.MOST_PICKED = rng.choice([0, 1 << 15, 1 << 15])
+    direct_decoders._SEVERAL = rng.choice([1, 4])
+    direct_decoders._RARE = rng.choice([1, 64])
+    dictionary_decode.FEW_VALUES = rng.choice([0, 4096])
+    rewritten_pages._LEAST_PAGE = rng.choice([0, 16 << 10])
 
 
 def run(seed: int, tell: Callable[[str, str, str], None], *, alone: bool = False) -> None:

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.decode import codecs as snappy
-from accel.decode.plain_pages import decompress
+from accel.decode import codecs
+from accel.decode.codecs import decompress
 from accel.format.model import Codec
 from accel.testing import DictStore, Layout, write_file
 
@@ -36,10 +36,10 @@ LENGTHS = [b"\xff\xff\xff\xff\x0f", b"\xff" * 9 + b"\x01", b"\x80" * 11, b"\x80\
 
 
 @pytest.fixture
-def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[snappy.Unpack]:
+def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[codecs.Unpack]:
     """Loaded, for however few bytes."""
-    monkeypatch.setattr(snappy, "_library", snappy._Library())
-    unpack = snappy.fast_snappy(1 << 40)
+    monkeypatch.setattr(codecs, "_library", codecs._Library())
+    unpack = codecs.fast_snappy(1 << 40)
     if unpack is None:
         pytest.skip("cramjam is not installed")
     yield unpack
@@ -63,7 +63,7 @@ def damaged(stream: bytes) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_streams_of_every_flipped_bit(name: str, library: snappy.Unpack) -> None:
+def test_streams_of_every_flipped_bit(name: str, library: codecs.Unpack) -> None:
     data = STREAMS[name]
     stream = bytes(pa.Codec("snappy").compress(data, asbytes=True))
     known = 0
@@ -88,7 +88,7 @@ def answer(data: bytes, **keywords: Any) -> tuple[str, Any]:
 
 
 def test_damaged_files_are_what_pyarrow_takes_them_for(
-    library: snappy.Unpack, monkeypatch: pytest.MonkeyPatch, large: bool
+    library: codecs.Unpack, monkeypatch: pytest.MonkeyPatch, large: bool
 ) -> None:
     outcomes: set[str] = set()
     for number in range(2000 if large else 60):
@@ -110,8 +110,8 @@ def test_damaged_files_are_what_pyarrow_takes_them_for(
         keywords = {} if name == "lists" else {"where": rng.choice([None, "c IS NULL", "c IS NOT NULL"])}
         fast = answer(bytes(data), **keywords)
         with monkeypatch.context() as patch:
-            patch.setattr(snappy._library, "decompress", None)
-            patch.setattr(snappy._library, "missing", True)
+            patch.setattr(codecs._library, "decompress", None)
+            patch.setattr(codecs._library, "missing", True)
             slow = answer(bytes(data), **keywords)
         assert fast[0] == slow[0], number
         # NaN, which damage may make, is no reason to differ.

@@ -15,9 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from accel.decode import columns, units
-from accel.decode import dictionary_decode as entries
-from accel.decode import direct_decoders as apart
+from accel.decode import columns, dictionary_decode, direct_decoders, units
 from accel.decode.dictionary_arrays import Values
 from accel.decode.trim import is_view
 from tests.unit.decode.selected import (
@@ -113,9 +111,9 @@ def test_every_way_gives_what_pyarrow_gives(seed: int, monkeypatch: pytest.Monke
     rng = random.Random(seed)
     rows = rng.choice([1, 60, 400, 2500])
     data, _ = _file(rng, rows)
-    monkeypatch.setattr(apart, "MOST_PICKED", rng.choice([0, 1 << 15]))
-    monkeypatch.setattr(apart, "_SEVERAL", rng.choice([1, 4]))
-    monkeypatch.setattr(entries, "FEW_VALUES", rng.choice([0, 4096]))
+    monkeypatch.setattr(direct_decoders, "MOST_PICKED", rng.choice([0, 1 << 15]))
+    monkeypatch.setattr(direct_decoders, "_SEVERAL", rng.choice([1, 4]))
+    monkeypatch.setattr(dictionary_decode, "FEW_VALUES", rng.choice([0, 4096]))
     groups = len(open_metadata(data).group_rows)
     for group in range(groups):
         count = int(open_metadata(data).group_rows[group])

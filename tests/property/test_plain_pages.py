@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from accel.decode import columns
-from accel.decode import direct_decoders as apart
+from accel.decode import columns, direct_decoders
 from accel.decode.dictionary_arrays import Values
 from tests.unit.decode.selected import assert_same, decode, open_metadata, random_rows, truth
 
@@ -154,8 +153,10 @@ def test_every_type_takes_that_way(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = truth(data, chosen)
     decode(data, chosen)  # schemas are settled by pyarrow, once
     taken: list[object] = []
-    read = apart.read_plain
-    monkeypatch.setattr(apart, "read_plain", lambda *a, **k: taken.append(read(*a, **k)) or taken[-1])
+    read = direct_decoders.read_plain
+    monkeypatch.setattr(
+        direct_decoders, "read_plain", lambda *a, **k: taken.append(read(*a, **k)) or taken[-1]
+    )
     monkeypatch.setattr(columns, "open_reader", None)
     assert_same(decode(data, chosen), expected)
     assert len(taken) == len(arrays)

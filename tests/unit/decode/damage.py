@@ -15,8 +15,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from accel.decode import dictionary_decode as entries
-from accel.decode import direct_decoders as apart
+from accel.decode import dictionary_decode, direct_decoders
 from accel.decode.arrow import projected_schema
 from accel.decode.columns import decode_columns
 from accel.errors import AccelError
@@ -73,8 +72,8 @@ def run(seed: int, count: int) -> Counter[str]:
         schema = projected_schema(meta.schema, meta.key_value, leaves=leaves)
         for _ in range(20):
             # Both ways of reading what is dictionary-encoded.
-            apart.MOST_PICKED = rng.choice([0, 1 << 15])
-            apart._SEVERAL, entries.FEW_VALUES = rng.choice([1, 4]), rng.choice([0, 4096])
+            direct_decoders.MOST_PICKED = rng.choice([0, 1 << 15])
+            direct_decoders._SEVERAL, dictionary_decode.FEW_VALUES = rng.choice([1, 4]), rng.choice([0, 4096])
             rows = random_rows(rng, _ROWS)
             if not rows:
                 rows = RowSelection.all(_ROWS)

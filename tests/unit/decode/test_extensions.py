@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from accel.decode.extensions import bare_type, is_dressed
+from accel.decode.extensions import is_composite, stored_type
 
 
 def around(storage: pa.DataType) -> pa.DataType:
@@ -43,9 +43,9 @@ POINT = pa.struct([pa.field("x", pa.float64(), nullable=False), ("y", pa.float64
     ],
 )
 def test_those_around_several_leaves_or_a_dictionary(kind: pa.DataType, bare: pa.DataType) -> None:
-    assert is_dressed(kind)
-    assert bare_type(kind) == bare
-    assert not is_dressed(bare)
+    assert is_composite(kind)
+    assert stored_type(kind) == bare
+    assert not is_composite(bare)
 
 
 @pytest.mark.parametrize(
@@ -63,5 +63,5 @@ def test_those_around_several_leaves_or_a_dictionary(kind: pa.DataType, bare: pa
     ids=str,
 )
 def test_others_stay(kind: pa.DataType) -> None:
-    assert not is_dressed(kind)
-    assert bare_type(kind) is kind
+    assert not is_composite(kind)
+    assert stored_type(kind) is kind

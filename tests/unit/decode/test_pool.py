@@ -53,8 +53,9 @@ async def test_closing_waits_and_then_refuses() -> None:
     before = set(threading.enumerate())  # the process's own pool may be among them
     pool = DecodePool(1)
     done: list[int] = []
-    running = asyncio.ensure_future(pool.run(lambda: (time.sleep(0.1), done.append(1))))
-    await asyncio.sleep(0.02)
+    begun = threading.Event()
+    running = asyncio.ensure_future(pool.run(lambda: (begun.set(), time.sleep(0.1), done.append(1))))
+    assert await asyncio.to_thread(begun.wait, 10)
     pool.close()
     assert done == [1]
     await running

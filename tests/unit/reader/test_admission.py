@@ -1,4 +1,4 @@
-"""What a run may hold at once, against a model; and the rows that a limit leaves."""
+"""Admission against a model, the rows left by a limit, and the order of permits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import accel
 from accel.errors import MemoryLimitError
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
-from accel.reader.admission import Admission, Budget, Priority
+from accel.reader.admission import Admission, Budget, Place, Priority, PrioritySemaphore
 from accel.testing import DictStore, Layout, table, write_file
 
 LIMIT = 100
@@ -53,7 +53,7 @@ async def test_in_by_order_and_by_bytes() -> None:
     assert [e.inside for e in (first, large, small)] == [True, False, False]
     admission.leave((0, 0))
     await settle()
-    assert admission.held == {(0, 1): 50, (1, 0): 10}
+    assert admission.admitted == {(0, 1): 50, (1, 0): 10}
 
 
 async def test_what_is_needed_next_gets_in_over_the_limits() -> None:
@@ -80,7 +80,7 @@ async def test_one_that_gives_up_no_longer_stands_in_the_way() -> None:
     large.task.cancel()
     await settle()
     assert small.inside
-    assert admission.held == {(0, 0): 60, (0, 2): 10}
+    assert admission.admitted == {(0, 0): 60, (0, 2): 10}
 
 
 async def test_one_cancelled_just_when_it_was_admitted_holds_nothing() -> None:
@@ -92,7 +92,7 @@ async def test_one_cancelled_just_when_it_was_admitted_holds_nothing() -> None:
     late.task.cancel()
     await settle()
     assert late.task.cancelled()
-    assert admission.held == {}
+    assert admission.admitted == {}
     await asyncio.wait_for(admission.enter((0, 2), 100), 1)
 
 
@@ -116,7 +116,7 @@ async def test_parts_pass_the_whole_that_they_are_cut_from_and_others_do_not() -
     admission.leave((0, 0))
     await settle()
     assert other.inside
-    assert (admission.held, admission.pinned) == ({(0, 1): 20}, {})
+    assert (admission.admitted, admission.pinned) == ({(0, 1): 20}, {})
 
 
 async def test_a_small_piece_takes_the_part_of_a_place_that_it_is() -> None:
@@ -169,9 +169,9 @@ def test_against_a_model(files: list[list[int]], pieces: int, choices: list[int]
                 if entrant.inside:
                     inside.add(entrant.order)
                     del waiting[f]
-            held = sum(admission.held.values())
-            assert set(admission.held) == inside
-            if inside - before and (held > LIMIT or len(inside) > pieces):
+            admitted = sum(admission.admitted.values())
+            assert set(admission.admitted) == inside
+            if inside - before and (admitted > LIMIT or len(inside) > pieces):
                 # Over a limit only by one that nothing came before when it entered.
                 assert any(order == min(inside) for order in inside - before)
             # Never a stall: somebody is always in, and what all wait for is.
@@ -187,7 +187,7 @@ def test_against_a_model(files: list[list[int]], pieces: int, choices: list[int]
                 inside.remove(order)
                 taken.append(order)
                 admission.leave(order)
-        assert admission.held == {}
+        assert admission.admitted == {}
         assert taken == sorted(set(taken))
 
     asyncio.run(play())
@@ -238,7 +238,91 @@ async def test_what_is_pinned_counts_by_its_bytes_alone() -> None:
     await asyncio.wait_for(admission.enter((1, 0), 40), 20)
     waiting = asyncio.ensure_future(admission.enter((2, 0), 1))
     await asyncio.sleep(0)
-    assert (admission.held, admission.pinned, waiting.done()) == ({(1, 0): 40}, {(0, 0): 60}, False)
+    assert (admission.admitted, admission.pinned, waiting.done()) == ({(1, 0): 40}, {(0, 0): 60}, False)
     admission.leave((1, 0))
     await asyncio.wait_for(waiting, 20)
-    assert admission.held == {(2, 0): 1}
+    assert admission.admitted == {(2, 0): 1}
+
+
+async def entered(
+    semaphore: PrioritySemaphore, place: Place, gone: list[Place], leave: asyncio.Event
+) -> None:
+    async with semaphore.at(place):
+        gone.append(place)
+        await leave.wait()
+
+
+async def test_the_lowest_place_goes_first() -> None:
+    semaphore, gone = PrioritySemaphore(2), list[Place]()
+    leave = asyncio.Event()
+    places: list[Place] = [
+        (1, (0, 5)),
+        (1, (0, 4)),
+        (1, (0, 3)),
+        (1, (0, 1, 2)),
+        (1, (0, 1)),
+        (0, (0, 9)),
+        (1, (1, 0)),
+    ]
+    async with asyncio.TaskGroup() as group:
+        for place in places:
+            group.create_task(entered(semaphore, place, gone, leave))
+        await settle()
+        # There was room for the first two as they came.
+        assert gone == places[:2]
+        leave.set()
+    assert gone == [*places[:2], (0, (0, 9)), (1, (0, 1)), (1, (0, 1, 2)), (1, (0, 3)), (1, (1, 0))]
+
+
+async def test_two_of_one_place_go_as_they_came() -> None:
+    semaphore, gone = PrioritySemaphore(1), list[int]()
+
+    async def one(number: int) -> None:
+        async with semaphore.at((1, (0, 0))):
+            gone.append(number)
+            await asyncio.sleep(0)
+
+    await asyncio.gather(*map(one, range(5)))
+    assert gone == [0, 1, 2, 3, 4]
+
+
+async def test_who_is_cancelled_leaves_its_turn_to_the_next() -> None:
+    semaphore, gone = PrioritySemaphore(1), list[Place]()
+    leave = asyncio.Event()
+    first = asyncio.create_task(entered(semaphore, (1, (0, 0)), gone, leave))
+    await settle()
+    waiting = [asyncio.create_task(entered(semaphore, (1, (0, at)), gone, leave)) for at in (1, 2, 3)]
+    await settle()
+    # One that waits, the one that has just been let in, and the one that holds the turn.
+    waiting[0].cancel()
+    first.cancel()
+    await settle()
+    assert gone == [(1, (0, 0)), (1, (0, 2))]
+    waiting[1].cancel()
+    await settle()
+    assert gone[-1] == (1, (0, 3))
+    leave.set()
+    await waiting[2]
+    async with asyncio.timeout(1), semaphore.at((1, (9, 9))):
+        pass
+
+
+async def test_cancelled_in_the_moment_it_was_let_in() -> None:
+    semaphore = PrioritySemaphore(1)
+    await semaphore.acquire((1, (0, 0)))
+    waiting = asyncio.create_task(semaphore.acquire((1, (0, 1))))
+    await settle()
+    semaphore.release()
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert waiting.cancelled()
+    async with asyncio.timeout(1), semaphore.at((1, (0, 2))):
+        pass
+
+
+async def test_an_error_inside_lets_the_next_one_in() -> None:
+    semaphore = PrioritySemaphore(1)
+    for _ in range(3):
+        with pytest.raises(KeyError):
+            async with asyncio.timeout(1), semaphore.at((0, (0,))):
+                raise KeyError

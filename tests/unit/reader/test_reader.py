@@ -470,7 +470,7 @@ def test_small_row_groups_are_decoded_together_where_there_is_time(
     options = accel.Options(inline_decode_bytes=inline)
     found = accel.scan("f", store=DictStore({"f": data}), cache=None, options=options).to_table()
     assert found["x"].to_numpy().tolist() == numbers.tolist()
-    assert [type(call).__name__ for call in ran] == ["DecodeStack"] * threads
+    assert [call.func.__name__ for call in ran] == ["decode_stack"] * threads
 
 
 def test_a_few_entries_of_a_large_dictionary_are_picked_on_the_loop(ran: list[object]) -> None:

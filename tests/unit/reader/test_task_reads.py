@@ -239,10 +239,10 @@ def large() -> bytes:
     return write_file(data, Layout(page_rows=100, codec="none", dictionary=["one", "two"]))
 
 
-def reads_of(store: DictStore, cache: accel.Cache, most_held: int) -> tuple[TaskReads, Piece]:
+def reads_of(store: DictStore, cache: accel.Cache, most_bytes: int) -> tuple[TaskReads, Piece]:
     (task,) = accel.plan("f.parquet", "key = 7", store=store, cache=None).tasks
     client = client_for("store:", store=store, options=accel.Options())
-    reads = TaskReads(task, client, cache, Metrics(), None, most_held=most_held)
+    reads = TaskReads(task, client, cache, Metrics(), None, most_bytes=most_bytes)
     (piece,) = cut_pieces(
         task.reads, task.rows, sure=task.sure, num_rows=task.num_rows, size=PieceSize(1 << 20)
     )

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from accel.decode import codecs as snappy
-from accel.decode import rewritten_pages as bare
-from accel.decode.rewritten_pages import bare_chunk
+from accel.decode import codecs, rewritten_pages
+from accel.decode.rewritten_pages import uncompressed_chunk
 from accel.decode.verify import PageFacts, verify_chunk
 from accel.format.page_header import parse_page_header, walk_pages
 from accel.format.thrift import read_struct
@@ -23,9 +22,9 @@ _TEXTS = pa.table({"t": [None if i % 9 == 4 else f"{i % 50}" * 40 for i in range
 
 @pytest.fixture(autouse=True)
 def _loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snappy, "_library", snappy._Library())
-    monkeypatch.setattr(bare, "_LEAST_PAGE", 0)
-    snappy._load()
+    monkeypatch.setattr(codecs, "_library", codecs._Library())
+    monkeypatch.setattr(rewritten_pages, "_LEAST_PAGE", 0)
+    codecs._load()
 
 
 def _chunk(table: pa.Table, **options: Any) -> tuple[Any, PageFacts]:
@@ -41,11 +40,11 @@ def _chunk(table: pa.Table, **options: Any) -> tuple[Any, PageFacts]:
 
 
 def _joined(chunk: Any, facts: PageFacts) -> bytes:
-    found = bare_chunk(chunk, facts, indexed=False)
+    found = uncompressed_chunk(chunk, facts, indexed=False)
     assert found is not None
     parts = []
     for part in found.parts:
-        if isinstance(part, bare.PackedBody):
+        if isinstance(part, rewritten_pages.CompressedBody):
             out = np.zeros(len(part), np.uint8)
             part.put(out)
             parts.append(out.tobytes())
@@ -90,13 +89,13 @@ def test_a_page_that_is_not_what_its_checksum_is_of_leaves_the_chunk_as_it_is() 
     held = bytearray(chunk.buffers[0])
     held[int(facts.tables[0].body[2]) + 3] ^= 1
     damaged = replace(chunk, buffers=(bytes(held),))
-    assert bare_chunk(damaged, facts, indexed=False) is None
-    assert bare_chunk(chunk, facts, indexed=False) is not None
+    assert uncompressed_chunk(damaged, facts, indexed=False) is None
+    assert uncompressed_chunk(chunk, facts, indexed=False) is not None
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd", "gzip", "brotli", "lz4"])
 def test_other_codecs_are_left(codec: str) -> None:
-    assert bare_chunk(*_chunk(_TEXTS, compression=codec), indexed=False) is None
+    assert uncompressed_chunk(*_chunk(_TEXTS, compression=codec), indexed=False) is None
 
 
 @pytest.mark.parametrize(
@@ -105,5 +104,5 @@ def test_other_codecs_are_left(codec: str) -> None:
 def test_what_does_not_pay_or_is_too_much_is_left(
     name: str, value: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bare, name, value)
-    assert bare_chunk(*_chunk(_TEXTS), indexed=False) is None
+    monkeypatch.setattr(rewritten_pages, name, value)
+    assert uncompressed_chunk(*_chunk(_TEXTS), indexed=False) is None

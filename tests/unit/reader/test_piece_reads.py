@@ -1,4 +1,4 @@
-"""Small row groups read together: what is wrong with one is told as if it had been read by itself."""
+"""Small row groups read together: errors are those of a row group read by itself."""
 
 from __future__ import annotations
 

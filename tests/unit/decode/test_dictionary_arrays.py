@@ -1,4 +1,4 @@
-"""Texts that stay indices until their rows are chosen: the same texts, the same limits, and no index out of bounds."""
+"""Values that are read as dictionary indices and looked up: the same texts, the same limits, no index out of bounds."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from accel.decode import dictionary_arrays as indexed
-from accel.decode import dictionary_decode as entries
-from accel.decode import units
+from accel import kernels
+from accel.decode import dictionary_arrays, dictionary_decode, units
 from accel.decode.arrow import projected_schema
 from accel.decode.columns import decode_columns
-from accel.decode.dictionary_arrays import Values, is_indexed, look_up
+from accel.decode.dictionary_arrays import Values, is_indexed, look_up, take_texts
 from accel.decode.dictionary_decode import stays_indexed
 from accel.decode.verify import PageFacts, verify_chunk
 from accel.errors import MemoryLimitError, ParquetFormatError
@@ -34,7 +33,7 @@ from tests.unit.decode.selected import (
 
 @pytest.fixture(autouse=True)
 def _few_stay_indices_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entries, "FEW_VALUES", 0)
+    monkeypatch.setattr(dictionary_decode, "FEW_VALUES", 0)
 
 
 _TYPES = [
@@ -144,13 +143,13 @@ def test_few_values_of_a_small_dictionary_are_decoded(monkeypatch: pytest.Monkey
         (399, facts.dictionary, True),
         (400, large, True),
     ):
-        monkeypatch.setattr(entries, "FEW_VALUES", few)
+        monkeypatch.setattr(dictionary_decode, "FEW_VALUES", few)
         found = stays_indexed(
             pa.string(), element, facts=replace(facts, dictionary=named), codec=Codec.SNAPPY
         )
         assert found is stays
-    monkeypatch.setattr(entries, "FEW_VALUES", 400)
-    monkeypatch.setattr(entries, "dictionary_values", None)
+    monkeypatch.setattr(dictionary_decode, "FEW_VALUES", 400)
+    monkeypatch.setattr(dictionary_decode, "dictionary_values", None)
     assert_same(decode(data, RowSelection.all(400)), truth(data, RowSelection.all(400)))
 
 
@@ -170,7 +169,7 @@ _ONCE = {
 def test_texts_that_are_named_once(
     texts: list[str | None], kind: pa.DataType, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entries, "_FEW_ENTRIES", 100)
+    monkeypatch.setattr(dictionary_decode, "_FEW_ENTRIES", 100)
     array = pa.array(texts, pa.string())
     data = _write(array.cast(kind), max_rows_per_page=2000)
     for rows in (RowSelection.all(6000), RowSelection.of([(5, 700), (3000, 5999)])):
@@ -188,7 +187,7 @@ def test_only_the_rows_that_are_kept_count_against_the_limit() -> None:
 
 
 def test_texts_beyond_what_an_array_holds_come_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexed, "MOST_JOINED", 100)
+    monkeypatch.setattr(dictionary_arrays, "MOST_JOINED", 100)
     array = pa.DictionaryArray.from_arrays(
         pa.array([0, 1, None, 2, 0, 2, 1, 1], pa.int32()), pa.array(["a" * 30, "", "b" * 90])
     )
@@ -213,7 +212,7 @@ def test_indices_out_of_bounds_are_refused(indices: list[int | None], entries: l
     listed = pa.ListArray.from_arrays(pa.array([0, len(array)], pa.int32()), array)
     for bad in (array, nested, listed):
         with pytest.raises(ParquetFormatError, match="out of bounds"):
-            indexed.check_indices(pa.chunked_array([bad]))
+            dictionary_arrays.check_indices(pa.chunked_array([bad]))
 
 
 def test_what_stands_under_a_null_is_no_index() -> None:
@@ -223,7 +222,7 @@ def test_what_stands_under_a_null_is_no_index() -> None:
     array = pa.DictionaryArray.from_arrays(indices, pa.array(["a"]), safe=False)
     for each in (array, pa.array([1.5]), _of_indices([None], [])):
         column = pa.chunked_array([each])
-        assert indexed.check_indices(column) is column
+        assert dictionary_arrays.check_indices(column) is column
 
 
 _CATEGORY = pa.field("f", pa.dictionary(pa.int32(), pa.string()), nullable=False)
@@ -301,13 +300,13 @@ def test_a_page_that_names_no_entry_is_refused(stored: pa.DataType) -> None:
 
 def test_a_small_dictionary_is_decoded_once_for_the_very_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[int] = []
-    read = entries.dictionary_values
+    read = dictionary_decode.dictionary_values
 
     def counted(*given: Any, **named: Any) -> pa.Array:
         decoded.append(1)
         return read(*given, **named)
 
-    monkeypatch.setattr(entries, "dictionary_values", counted)
+    monkeypatch.setattr(dictionary_decode, "dictionary_values", counted)
     first, second = (_write(pa.array([f"{text} {i % 40}" for i in range(400)])) for text in ("one", "two"))
     for data in (first, second, first, second):
         assert_same(decode(data, RowSelection.all(400)), truth(data, RowSelection.all(400)))
@@ -316,3 +315,54 @@ def test_a_small_dictionary_is_decoded_once_for_the_very_bytes(monkeypatch: pyte
     for _ in range(2):
         assert_same(decode(many, RowSelection.all(20_000)), truth(many, RowSelection.all(20_000)))
     assert len(decoded) == 4
+
+
+_KINDS = [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()]
+
+
+def _random(rng: random.Random) -> tuple[pa.Array, pa.Array]:
+    kind = rng.choice(_KINDS)
+    entries = rng.choice([1, 2, 3, 7, 8, 9, 40, 64, 65, 300])
+    same = rng.random() < 0.4
+    lengths = (
+        [rng.choice([0, 1, 2, 3, 4, 8, 17])] * entries if same else [rng.randrange(9) for _ in range(entries)]
+    )
+    words = ["".join(rng.choice("abcé") for _ in range(length)) for length in lengths]
+    if same:
+        words = [word.replace("é", "e") for word in words]
+    dictionary = pa.array(["beside", *words, "it"]).cast(kind).slice(1, entries)
+    count = rng.choice([1, 2, 7, 64, 1001])
+    share = rng.choice([0.0, 0.0, 0.4, 1.0])
+    places = [None if rng.random() < share else rng.randrange(entries) for _ in range(count + 5)]
+    cut = rng.choice([0, 3])
+    return dictionary, pa.array(places, pa.int32()).slice(cut, count)
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_as_arrow_takes_them(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    monkeypatch.setattr(dictionary_arrays, "_LEAST_VALUES", 1)
+    dictionary, indices = _random(rng)
+    found = take_texts(dictionary, indices)
+    found.validate(full=True)
+    assert found.equals(kernels.take(dictionary, indices))
+
+
+@pytest.mark.parametrize("words", [["a", "b"], ["a", "bcd"]], ids=["one length", "several"])
+@pytest.mark.parametrize("place", [2, -1])
+def test_an_index_that_names_no_entry_is_refused(
+    words: list[str], place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    indices = pa.array(np.array([0, 1] * 5000 + [place], np.int32))
+    with pytest.raises(pa.ArrowIndexError):
+        take_texts(pa.array(words), indices)
+
+
+def test_a_null_index_may_be_out_of_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = np.array([0, 1, 77, 1] * 5000, np.int32)
+    valid = pa.py_buffer(np.packbits(places != 77, bitorder="little"))
+    indices = pa.Array.from_buffers(pa.int32(), len(places), [valid, pa.py_buffer(places)])
+    for words in (["a", "b"], ["a", "bcd"]):
+        found = take_texts(pa.array(words), indices)
+        found.validate(full=True)
+        assert found.to_pylist() == [words[0], words[1], None, words[1]] * 5000

@@ -1,4 +1,4 @@
-"""Indices read off dictionary-encoded pages: runs of both kinds, and what is left to pyarrow."""
+"""Few values picked from dictionary-encoded pages, and the pages that are left to pyarrow."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from accel.decode import columns
-from accel.decode import dictionary_decode as picks
-from accel.decode import direct_decoders as apart
+from accel.decode import columns, dictionary_decode, direct_decoders
 from accel.decode.dictionary_decode import PickedPages
 from accel.errors import ParquetFormatError
 from accel.format.thrift import encode_varint
@@ -119,7 +117,7 @@ def test_packed_runs_of_one_length_in_a_row(groups: int, width: int, runs: int) 
 def test_too_many_runs_are_left_to_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"\x01" + _repeated(1, 1, 1) * 10
     assert _pick(data, 10, [0, 9]) == [1, 1]
-    monkeypatch.setattr(picks, "_MOST_RUNS", 9)
+    monkeypatch.setattr(dictionary_decode, "_MOST_RUNS", 9)
     assert _pick(data, 10, [0, 9]) is None
 
 
@@ -196,14 +194,14 @@ def test_many_pages_of_many_runs_are_decoded_by_pyarrow(monkeypatch: pytest.Monk
     few, one = RowSelection.of([(row, row + 1) for row in range(5, 1000, 100)]), RowSelection.of([(5, 6)])
     expected = truth(data, few), truth(data, one)
     found: list[bool] = []
-    read_picks = apart.read_picks
+    read_picks = direct_decoders.read_picks
     monkeypatch.setattr(
-        apart,
+        direct_decoders,
         "read_picks",
         lambda *a, **k: (array := read_picks(*a, **k), found.append(array is not None))[0],
     )
     for most, picked in ((1000, True), (100, False)):
-        monkeypatch.setattr(picks, "_MOST_LOOKED_AT", most)
+        monkeypatch.setattr(dictionary_decode, "_MOST_LOOKED_AT", most)
         assert_same(decode(data, few), expected[0])
         assert_same(decode(data, one), expected[1])
         assert found == [picked, True]
@@ -216,7 +214,7 @@ def test_many_pages_of_many_runs_are_decoded_by_pyarrow(monkeypatch: pytest.Monk
     # Nothing is saved any more once the last page has been looked through, which has more runs than the first.
     data = _write(pa.concat_arrays([pa.repeat(0, 100).cast(array.type), array]))
     two = RowSelection.of([(5, 6), (105, 106)])
-    monkeypatch.setattr(picks, "_MOST_LOOKED_AT", 4)
+    monkeypatch.setattr(dictionary_decode, "_MOST_LOOKED_AT", 4)
     found.clear()
     assert_same(decode(data, two), truth(data, two))
     assert found == [True]
@@ -229,12 +227,14 @@ def test_most_rows_of_several_columns_are_decoded_by_pyarrow(monkeypatch: pytest
     more = RowSelection.of([*half, (999, 1000)])
     expected = truth(data, half), truth(data, more)
     picked = []
-    read_picks = apart.read_picks
-    monkeypatch.setattr(apart, "read_picks", lambda *a, **k: picked.append(1) or read_picks(*a, **k))
+    read_picks = direct_decoders.read_picks
+    monkeypatch.setattr(
+        direct_decoders, "read_picks", lambda *a, **k: picked.append(1) or read_picks(*a, **k)
+    )
     assert_same(decode(data, more), expected[1])
     assert picked  # one column alone
     picked.clear()
-    monkeypatch.setattr(apart, "_SEVERAL", 1)
+    monkeypatch.setattr(direct_decoders, "_SEVERAL", 1)
     assert_same(decode(data, more), expected[1])
     assert not picked
     assert_same(decode(data, half), expected[0])
@@ -248,8 +248,8 @@ def test_most_rows_of_several_columns_are_decoded_by_pyarrow(monkeypatch: pytest
 
 def test_many_rows_are_decoded_by_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     data = _write(_COLUMNS["numbers"])
-    monkeypatch.setattr(apart, "MOST_PICKED", 999)
-    monkeypatch.setattr(apart, "read_picks", None)
+    monkeypatch.setattr(direct_decoders, "MOST_PICKED", 999)
+    monkeypatch.setattr(direct_decoders, "read_picks", None)
     assert_same(decode(data, RowSelection.all(1000)), truth(data, RowSelection.all(1000)))
 
 
@@ -260,12 +260,14 @@ def test_one_row_in_many_is_picked_however_many_there_are(
     data = _write(array)
     rare, few = RowSelection.of([(2, 4), (500, 501)]), RowSelection.of([(2, 900)])
     expected = truth(data, rare), truth(data, few)
-    monkeypatch.setattr(apart, "MOST_PICKED", 10)
-    monkeypatch.setattr(apart, "_RARE", 10)
+    monkeypatch.setattr(direct_decoders, "MOST_PICKED", 10)
+    monkeypatch.setattr(direct_decoders, "_RARE", 10)
     assert_same(decode(data, few), expected[1])
     picked = []
-    read_picks = apart.read_picks
-    monkeypatch.setattr(apart, "read_picks", lambda *a, **k: picked.append(1) or read_picks(*a, **k))
+    read_picks = direct_decoders.read_picks
+    monkeypatch.setattr(
+        direct_decoders, "read_picks", lambda *a, **k: picked.append(1) or read_picks(*a, **k)
+    )
     assert_same(decode(data, few), expected[1])
     assert not picked
     assert_same(decode(data, rare), expected[0])

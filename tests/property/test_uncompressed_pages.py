@@ -13,9 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from accel.decode import codecs as snappy
-from accel.decode import columns as spliced
-from accel.decode import rewritten_pages as bare
+from accel.decode import codecs, columns, rewritten_pages
 from accel.decode.dictionary_arrays import Values
 from accel.decode.splice import SplicedChunk
 from accel.errors import AccelError
@@ -28,18 +26,18 @@ Seen = list[SplicedChunk | None]
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
-    """What was made bare, or was not; the library is there, and pages of any size are worth it."""
+    """The chunks that are decompressed, or None for those that are not; pages of any size qualify."""
     found: Seen = []
-    made = bare.bare_chunk
+    made = rewritten_pages.uncompressed_chunk
 
     def recorded(*given: Any, **named: Any) -> SplicedChunk | None:
         found.append(made(*given, **named))
         return found[-1]
 
-    monkeypatch.setattr(bare, "bare_chunk", recorded)
-    monkeypatch.setattr(bare, "_LEAST_PAGE", 0)
-    monkeypatch.setattr(snappy, "_library", snappy._Library())
-    snappy._load()
+    monkeypatch.setattr(columns, "uncompressed_chunk", recorded)
+    monkeypatch.setattr(rewritten_pages, "_LEAST_PAGE", 0)
+    monkeypatch.setattr(codecs, "_library", codecs._Library())
+    codecs._load()
     return found
 
 
@@ -75,7 +73,7 @@ def test_every_type_comes_as_pyarrow_reads_it(
         "b": column(*(FLAT | NESTED)[other], rows, rng, nulls=rng.choice([0.0, 0.3])),
     }
     data = _write(arrays, rng, codec)
-    monkeypatch.setattr(spliced, "_MOST_BARE", rng.choice([1, 8 << 20]))
+    monkeypatch.setattr(columns, "_MOST_DECOMPRESSED", rng.choice([1, 8 << 20]))
     for _ in range(4):
         chosen, whole = random_rows(rng, rows), rng.random() < 0.3
         expected = truth(data, chosen)
@@ -122,10 +120,10 @@ def test_damage_is_met_as_it_is_without_it(seed: int, seen: Seen, monkeypatch: p
         data[at] ^= 1 << rng.randrange(8)
         damaged = bytes(data)
         data[at] = before
-        snappy._load()
+        codecs._load()
         bare_found = _outcome(damaged)
-        monkeypatch.setattr(snappy._library, "decompress", None)
-        monkeypatch.setattr(snappy._library, "missing", True)
+        monkeypatch.setattr(codecs._library, "decompress", None)
+        monkeypatch.setattr(codecs._library, "missing", True)
         assert bare_found == _outcome(damaged)
 
 

@@ -1,4 +1,4 @@
-"""How much of a file's end is read first: by rule, as given, and as learned."""
+"""How much of a file's end is read first: by the default rule, as given, and as learned."""
 
 from __future__ import annotations
 
