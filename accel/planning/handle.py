@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from accel.errors import IndexFormatError
@@ -19,10 +21,9 @@ if TYPE_CHECKING:
     from accel.format.embedded import Toc
     from accel.format.packed import PackedMetadata, SharedMetadata
     from accel.indexes.kind import ParsedIndex
-    from accel.planning.pruning import SharedStatistics
     from accel.planning.remembered import PredicateCache
 
-__all__ = ["FileHandle", "FileView"]
+__all__ = ["FileHandle", "FileView", "SharedStatistics", "group_starts"]
 
 # The suggested tail reaches back over embedded indexes that lie within this many bytes of the page indexes.
 _MOST_EMBEDDED = 256 << 10
@@ -399,3 +400,48 @@ class FileHandle:
         if self.statistics is not None:
             total += 64 * self.num_row_groups * len(self.statistics.bounds)
         return total if self._view is None else total + self._view.nbytes
+
+
+class SharedStatistics:
+    """The chunk bounds of several files, one file's row groups after the other's.
+
+    Python's garbage collector visits every object of every cached file; these are a few objects for all of them. Each
+    file refers to its statistics and knows where its own start.
+    """
+
+    __slots__ = ("bounds", "num_files", "rows", "starts")
+
+    def __init__(self, handles: Sequence[FileHandle], rows: Int64s, bounds: dict[int, Bounds]) -> None:
+        self.num_files = len(handles)
+        self.rows = rows
+        """The rows of each row group."""
+        self.starts = group_starts(handles)
+        """The first row group of each file."""
+        self.bounds = bounds
+        """By leaf."""
+        for handle, start in zip(handles, self.starts.tolist(), strict=True):
+            handle.statistics, handle.statistics_start = self, start
+            if handle.has_view:
+                for leaf in bounds:
+                    handle.view.chunk_bounds.pop(leaf, None)
+
+    def of(self, handle: FileHandle, leaf: int) -> Bounds | None:
+        """The bounds of one file's chunks."""
+        found = self.bounds.get(leaf)
+        if found is None:
+            return None
+        return found.part(handle.statistics_start, handle.statistics_start + handle.num_row_groups)
+
+    def holds(self, handles: Sequence[FileHandle]) -> bool:
+        """Whether they are those of exactly these files, in this order."""
+        if len(handles) != self.num_files:
+            return False
+        starts: list[int] = self.starts.tolist()
+        return [handle.statistics_start if handle.statistics is self else -1 for handle in handles] == starts
+
+
+def group_starts(handles: Sequence[FileHandle]) -> Int64s:
+    """The first row group of each file, where one file's row groups follow the other's."""
+    counts = np.array([handle.num_row_groups for handle in handles], np.int64)
+    starts: Int64s = np.cumsum(counts) - counts
+    return starts

@@ -19,10 +19,7 @@ from accel.metrics import Metrics
 from accel.options import KIB, MIB
 from accel.ranges import Suffix
 from accel.reader.reader import Tails
-from accel.scanning import file_stream as sweep
-from accel.scanning import footer_prefetch as openings
-from accel.scanning import footer_prefetch as width
-from accel.scanning.file_stream import prefetcher_for
+from accel.scanning import footer_prefetch, resolved_source
 from accel.scanning.footer_prefetch import PrefetchedFile
 from accel.store import io_loop
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
@@ -184,9 +181,9 @@ def test_more_requests_only_while_the_loop_is_idle(
             return await super().read(path, want, if_match=if_match)
 
     work = time.monotonic if busy else float
-    monkeypatch.setattr(width, "time", SimpleNamespace(monotonic=time.monotonic, thread_time=work))
-    monkeypatch.setattr(width, "_AT_FIRST", 4)
-    monkeypatch.setattr(width, "_MORE", 4)
+    monkeypatch.setattr(footer_prefetch, "time", SimpleNamespace(monotonic=time.monotonic, thread_time=work))
+    monkeypatch.setattr(footer_prefetch, "_AT_FIRST", 4)
+    monkeypatch.setattr(footer_prefetch, "_MORE", 4)
     store = Far(DictStore(objects))
     options = accel.Options(max_files_in_flight=12)
     assert keys(accel.scan("d/", "key = 77", store=store, cache=None, options=options)) == [77]
@@ -235,9 +232,9 @@ def test_what_fails_for_many_at_once_is_told(
 ) -> None:
     """An error that no single file has made leaves nobody waiting."""
     if name == "parse":
-        monkeypatch.setattr(openings.FooterBatchParser, "parse", fail)
+        monkeypatch.setattr(footer_prefetch.FooterBatchParser, "parse", fail)
     else:
-        monkeypatch.setattr(sweep, "excluded_together", fail)
+        monkeypatch.setattr(resolved_source, "excluded_together", fail)
     cache = accel.Cache()
     scan = accel.scan("d/", where, store=store, cache=cache)
 
@@ -355,9 +352,9 @@ def test_closing_stops_the_clocks(objects: dict[str, bytes], monkeypatch: pytest
                 await asyncio.Event().wait()
             return await super().read(path, want, if_match=if_match)
 
-    monkeypatch.setattr(width, "_AT_FIRST", 4)
-    monkeypatch.setattr(width, "_LOOK", 3600.0)
-    monkeypatch.setattr(openings, "_PATIENCE", 3600.0)
+    monkeypatch.setattr(footer_prefetch, "_AT_FIRST", 4)
+    monkeypatch.setattr(footer_prefetch, "_LOOK", 3600.0)
+    monkeypatch.setattr(footer_prefetch, "_PATIENCE", 3600.0)
     clocks: dict[str, asyncio.TimerHandle] = {}
 
     async def play() -> None:
@@ -429,7 +426,7 @@ def test_none_is_opened_ahead_after_one_that_failed(objects: dict[str, bytes]) -
     async def play() -> tuple[PrefetchedFile | None, PrefetchedFile | None]:
         source = scan._engine._resolved(Metrics(), Tails.DROP)
         files = (await source.first_block()).files
-        ahead = prefetcher_for(source)
+        ahead = source.make_prefetcher()
         assert ahead is not None
         async with aclosing(ahead):
             opening = ahead.ask(files[1])

@@ -19,11 +19,12 @@ from accel.errors import AccelError, ObjectChangedError, ParquetFormatError, Sto
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.planning.pages import Piece
+from accel.planning.query import Question
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.planning.two_phase import ObservedSelectivity
 from accel.reader.task_reads import PieceRead
-from accel.scanning.file_jobs import FileJob, FixedJobs
+from accel.scanning.file_jobs import FileJob, FileJobs
 from accel.scanning.file_run import ReadyBatch
 from accel.scanning.run import Run
 from accel.store.network import Network
@@ -106,8 +107,8 @@ class FakeReads:
         return PieceRead(piece, {}, 1)
 
 
-class Files:
-    """The source of a run: gives the tasks of files, fails as told."""
+class Files(FileJobs):
+    """Gives the tasks of files, and fails where `failures` says so."""
 
     def __init__(
         self,
@@ -115,8 +116,9 @@ class Files:
         planned: Sequence[Sequence[ScanTask]],
         failures: dict[int, list[BaseException]],
     ) -> None:
-        self.reader = reader
+        self.reader = reader  # type: ignore[assignment]
         self.planned = planned
+        self.places = iter(range(len(planned)))
         self.failures = failures
         self.asked: list[int] = []
         self.forgotten: list[int] = []
@@ -124,11 +126,13 @@ class Files:
         self.gates: dict[int, asyncio.Event] = {}
         self.final = False
 
-    async def jobs(self) -> FixedJobs:
-        return FixedJobs([self._job(i) for i in range(len(self.planned))])
+    async def __anext__(self) -> FileJob:
+        for place in self.places:
+            return self._job(place)
+        raise StopAsyncIteration
 
-    def speculate(self) -> None:
-        return None
+    async def question(self) -> Question:
+        raise NotImplementedError
 
     def _job(self, i: int) -> FileJob:
         async def tasks() -> tuple[Sequence[ScanTask], int]:
@@ -159,7 +163,7 @@ def make(
     failures: dict[int, list[BaseException]] | None = None,
 ) -> tuple[Run, Files]:
     files = Files(reader or FakeReader(), planned, failures or {})
-    run = Run(files, limit=limit, ordered=ordered, speculates=False)  # type: ignore[arg-type]
+    run = Run(files, limit=limit, ordered=ordered, speculates=False)
     return run, files
 
 
@@ -167,7 +171,7 @@ def failing(error: BaseException | type[BaseException]) -> Files:
     """A source whose files cannot be listed."""
 
     class Failing(Files):
-        async def jobs(self) -> FixedJobs:
+        async def __anext__(self) -> FileJob:
             raise error
 
     return Failing(FakeReader(), [], {})
@@ -291,7 +295,7 @@ async def test_an_error_unordered_ends_the_run(planned: list[list[ScanTask]]) ->
 
 
 async def test_an_error_of_the_listing() -> None:
-    run = Run(failing(StoreError("cannot list")), limit=None, ordered=True, speculates=False)  # type: ignore[arg-type]
+    run = Run(failing(StoreError("cannot list")), limit=None, ordered=True, speculates=False)
     with pytest.raises(StoreError, match="cannot list"):
         await run.take()
 
@@ -300,7 +304,7 @@ async def test_an_error_that_is_no_exception_ends_the_run() -> None:
     class Panic(BaseException):
         pass
 
-    run = Run(failing(Panic), limit=None, ordered=True, speculates=False)  # type: ignore[arg-type]
+    run = Run(failing(Panic), limit=None, ordered=True, speculates=False)
     with pytest.raises(Panic):
         await asyncio.wait_for(run.take(), 20)
 
@@ -694,19 +698,14 @@ async def test_a_failure_lets_go_of_nothing_that_is_still_to_be_taken(planned: l
 async def test_whatever_ends_a_run_closes_its_files(
     planned: list[list[ScanTask]], closed: bool, ordered: bool
 ) -> None:
-    class Closing(FixedJobs):
+    class Closing(Files):
         closed = 0
 
         async def aclose(self) -> None:
             self.closed += 1
 
-    jobs = Closing([])
-
-    class Known(Files):
-        async def jobs(self) -> FixedJobs:
-            return jobs
-
-    run = Run(Known(FakeReader(), [], {}), limit=None, ordered=ordered, speculates=False)  # type: ignore[arg-type]
+    jobs = Closing(FakeReader(), [], {})
+    run = Run(jobs, limit=None, ordered=ordered, speculates=False)
     taking = asyncio.create_task(run.take())
     for _ in range(2):
         await asyncio.sleep(0)  # the files are known, and nothing has been done with them
