@@ -134,7 +134,7 @@ def _decode_late(
 
 
 def _is_selective(tested: int, matched: int) -> bool:
-    from accel.planning.remembered import is_selective
+    from accel.planning.predicate_cache import is_selective
 
     return is_selective(tested, matched)
 

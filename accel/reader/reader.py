@@ -66,7 +66,7 @@ _INLINE_CHUNKS = 48
 class Reader:
     """Opens, plans and reads files of any number of stores for one scan.
 
-    With `learns` other scans are told which rows matched (`planning.remembered`); not where somebody else may have made
+    With `learns` other scans are told which rows matched (`planning.predicate_cache`); not where somebody else may have made
     the plan, who says where in a file which rows are.
     """
 
@@ -229,9 +229,9 @@ class Reader:
             handle.view.offset_indexes.clear()
             handle.view.column_indexes.clear()
             handle.view.page_bounds.clear()
-            if handle.remembered is not None:
-                handle.remembered.forget()
-                handle.remembered = None
+            if handle.predicate_cache is not None:
+                handle.predicate_cache.forget()
+                handle.predicate_cache = None
             contradicted = IndexFormatError("the page index contradicts the pages", path=file.url)
             handle.passed_over = handle.passed_over or contradicted
             self.metrics.warn(f"{contradicted}, and is not used")

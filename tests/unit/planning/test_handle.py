@@ -113,7 +113,7 @@ def test_folded_and_laid_out_again_it_says_the_same() -> None:
         lambda handle: handle.view.blooms.update({(0, 0): None}),
         lambda handle: setattr(handle, "distrusted", True),
         lambda handle: setattr(handle.view, "index_reads", 1),
-        lambda handle: setattr(handle, "remembered", object()),
+        lambda handle: setattr(handle, "predicate_cache", object()),
         lambda handle: setattr(handle, "bad_toc", IndexFormatError("bad")),
     ],
 )

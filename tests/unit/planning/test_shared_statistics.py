@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from accel.format.domain import Bounds
-from accel.planning.handle import FileHandle
-from accel.planning.handle import SharedStatistics
+from accel.planning.handle import FileHandle, SharedStatistics
 from accel.testing import Layout, table, write_file
 from tests.support.file_steps import Bytes
 
