@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -93,11 +94,11 @@ class FileView:
         if not self.size:
             return 0
         total = 120 * len(self.readable)
-        total += sum(64 * len(b) + 256 for b in (*self.chunk_bounds.values(), *self.page_bounds.values()))
-        total += sum(int(values.nbytes) + 200 for values in self.dictionaries.values())
-        total += sum(state.nbytes for state in self.blooms.values())
-        for indexes in (self.offset_indexes, self.column_indexes, self.indexes):
-            total += sum(index.nbytes for index in indexes.values() if index is not None)
+        bounds = (*self.chunk_bounds.values(), *self.page_bounds.values())
+        total += 256 * len(bounds) + 64 * sum(map(len, bounds)) + 200 * len(self.dictionaries)
+        found = (self.offset_indexes, self.column_indexes, self.indexes, self.blooms, self.dictionaries)
+        for by_place in found:
+            total += sum(map(attrgetter("nbytes"), [x for x in by_place.values() if x is not None]))
         return total
 
 

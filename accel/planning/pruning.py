@@ -208,10 +208,10 @@ def prune_pages(
             ]
         bounds[path] = parts[0] if len(cut) == 1 else Bounds.join(parts)
     sizes = [len(one.first_rows) for one in cut]
-    witness = concatenate(
+    index_evidence = concatenate(
         [(evidence.of_rows(one.row_group, one.first_rows), len(one.first_rows)) for one in cut]
     )
-    verdicts = prune(query.bound, bounds, sum(sizes), index_evidence=witness).verdicts()
+    verdicts = prune(query.bound, bounds, sum(sizes), index_evidence=index_evidence).verdicts()
     may, sure = verdicts != Verdict.NONE, verdicts == Verdict.ALL
     all_may, any_sure = bool(may.all()), bool(sure.any())
     out = []

@@ -77,7 +77,6 @@ class FileStream(FileJobs):
         self._question: Question | None = None
         self._prunes = source.spec.screens
         self._pruned = pruned
-        self._nothings: dict[tuple[int, int], FilePlan] = {}
         self._turn = asyncio.Lock()
         self._prefetcher: FooterPrefetcher | None = None
 
@@ -114,9 +113,8 @@ class FileStream(FileJobs):
         """
         async with self._turn:
             while True:
-                await breathe()
                 await self._look_ahead()
-                if len(self._files) > _BLOCK:
+                if len(self._files) > 1:
                     await breathe()
                 left = self._take_next()
                 self._uncounted.count(self._source.reader.metrics)
@@ -148,16 +146,12 @@ class FileStream(FileJobs):
                 counts = self._source.counts
                 counts.opening_trips = max(counts.opening_trips, opened.round_trips)
             if self._pruned is not None:
-                self._pruned[place] = self._nothing_of(handle)
+                self._pruned[place] = (
+                    FilePlan()
+                    if handle is None
+                    else FilePlan(row_groups=handle.num_row_groups, rows=handle.num_rows)
+                )
         return None
-
-    def _nothing_of(self, handle: FileHandle | None) -> FilePlan:
-        """The plan of a file that is pruned: one for all files of a size, as there may be thousands."""
-        size = (0, 0) if handle is None else (handle.num_row_groups, handle.num_rows)
-        found = self._nothings.get(size)
-        if found is None:
-            found = self._nothings[size] = FilePlan(row_groups=size[0], rows=size[1])
-        return found
 
     async def _look_ahead(self) -> None:
         """Have enough files pruned, or being opened, for the next ones to be at hand."""

@@ -108,17 +108,17 @@ class _Pass:
 
     async def _begin_files(self, group: asyncio.TaskGroup, begun: asyncio.Queue[FileRun | None]) -> None:
         """Begin one file after the other, as long as one more is worth it."""
-        for number in itertools.count():
-            if not await self._may_begin():
-                break
-            with CancellationGuard():  # a task group does not notice a task that ends by a cancellation
+        with CancellationGuard():  # a task group does not notice a task that ends by a cancellation
+            for number in itertools.count():
+                if not await self._may_begin():
+                    break
                 job: FileJob | None = await anext(self.jobs, None)
-            if job is None or self.limits.failing:
-                break
-            run = FileRun(self.limits, number, job=job, changed=self._changed.set)
-            self._window.add(run)
-            group.create_task(run.execute())
-            begun.put_nowait(run)
+                if job is None or self.limits.failing:
+                    break
+                run = FileRun(self.limits, number, job=job, changed=self._changed.set)
+                self._window.add(run)
+                group.create_task(run.execute())
+                begun.put_nowait(run)
         begun.put_nowait(None)
 
     async def _may_begin(self) -> bool:
