@@ -238,8 +238,7 @@ def _recall(handle: FileHandle, task_file: TaskFile) -> Mapping[int, Evaluation]
         return {}
     from accel.planning.question_keys import predicate_key
 
-    pickled = task_file.question.compiled.pickled
-    return handle.predicate_cache.under(predicate_key(task_file.query, task_file.int96_unit, pickled=pickled))
+    return handle.predicate_cache.under(predicate_key(task_file))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

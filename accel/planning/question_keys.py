@@ -6,16 +6,13 @@ Keys that differ may mean the same, which then is worked out twice.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from accel.arrays import repeat_scalar
 from accel.memory import pool
 
 if TYPE_CHECKING:
-    from accel.planning.query import FileQuery
-    from accel.planning.task import ScanTask
-    from accel.predicate.bind import Bound
+    from accel.planning.task import ScanTask, TaskFile
 
 __all__ = ["predicate_key", "rows_key"]
 
@@ -27,18 +24,17 @@ _MOST_BOUNDS = 40 << 10
 _UNPICKLED = (pickle.PicklingError, AttributeError, TypeError)
 
 
-def predicate_key(
-    query: FileQuery, int96_unit: str, *, pickled: Callable[[Bound], bytes] = pickle.dumps
-) -> bytes | None:
+def predicate_key(file: TaskFile) -> bytes | None:
     """Return the key of all that decides which rows of a file match; None where it is too long or does not pickle."""
+    query = file.query
     if query.bound is None:
         return None
     constants = [(path, repeat_scalar(value, 1)) for path, value in query.constants.items()]
     try:
-        pickled_bound = pickled(query.bound)
-        if len(pickled_bound) > _MOST_KEY:
+        bound = file.question.compiled.pickled(query.bound)
+        if len(bound) > _MOST_KEY:
             return None
-        return pickle.dumps((pickled_bound, list(query.conformed.items()), constants, int96_unit), 5)
+        return pickle.dumps((bound, list(query.conformed.items()), constants, file.int96_unit), 5)
     except _UNPICKLED:
         return None
 
@@ -55,7 +51,7 @@ def rows_key(task: ScanTask, *, batch_rows: int) -> tuple[bytes, ...] | None:
     if sum(bound.nbytes for bound in bounds) > _MOST_BOUNDS:
         return None
     if task.rows.count > task.sure.count:
-        found = predicate_key(query, file.int96_unit, pickled=file.question.compiled.pickled)
+        found = predicate_key(file)
         if found is None:
             return None
         predicate = found

@@ -125,7 +125,7 @@ class TaskReads:
 
         if not is_selective(rows.count - sure.count, matched.count - sure.count):
             return
-        key = predicate_key(file.query, file.int96_unit, pickled=file.question.compiled.pickled)
+        key = predicate_key(file)
         if key is None:
             return
         if handle.predicate_cache is None:

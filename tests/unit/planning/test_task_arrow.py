@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import decimal
 import pickle
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ from accel.planning.task_arrow import (
     decode_schema,
     decode_tasks,
     encode_schema,
-    encode_tasks,
     join_rows,
     rows_of,
     take_out,
@@ -53,6 +53,11 @@ ROOT = "t/year=2024/day=2024-05-01/none=__HIVE_DEFAULT_PARTITION__/"
 @pytest.fixture
 def store() -> RecordingStore:
     return RecordingStore(DictStore({f"{ROOT}{name}.parquet": FILE for name in "ab"}))
+
+
+def encode(tasks: Sequence[ScanTask]) -> pa.RecordBatch:
+    """The rows of a few tasks, as a plan gives them."""
+    return next(iter(accel.Plan(tasks, schema=pa.schema([]))))
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -97,7 +102,7 @@ def test_tasks_travel(store: RecordingStore, case: str) -> None:
     keywords = {"store": store, "cache": accel.Cache()} | CASES[case]
     plan = accel.plan("t/", **keywords)
     want = accel.scan("t/", **keywords).to_table()
-    sent = encode_tasks(plan.tasks)
+    sent = encode(plan.tasks)
     assert sent.schema == TASK_ARROW_SCHEMA
     back = list(decode_tasks(sent))
     assert len(back) == len(plan.tasks)
@@ -111,7 +116,7 @@ def test_tasks_travel(store: RecordingStore, case: str) -> None:
         assert copy.file.question.output.equals(task.file.question.output)
         assert copy.file.question.where == task.file.question.where
     # Encoded once more they are the same rows (IPC spells the name of a map's entries otherwise).
-    again = encode_tasks(back)
+    again = encode(back)
     for name in TASK_ARROW_SCHEMA.names:
         if not name.endswith("_schema") and name != "checksum":
             assert again.column(name).equals(sent.column(name)), name
@@ -131,7 +136,7 @@ def test_readers_of_tasks_ask_for_no_metadata(store: RecordingStore) -> None:
     plan = accel.plan(
         "t/", "id = 250", columns=["id", "price"], store=store, options=accel.Options(tail_hint=8)
     )
-    back = list(decode_tasks(encode_tasks(plan.tasks)))
+    back = list(decode_tasks(encode(plan.tasks)))
     store.clear()
     scan = accel.scan(back, store=store, cache=None)
     assert scan.to_table().num_rows == 2
@@ -141,7 +146,7 @@ def test_readers_of_tasks_ask_for_no_metadata(store: RecordingStore) -> None:
 
 
 def test_tasks_of_one_file_share_what_they_can(store: RecordingStore) -> None:
-    back = list(decode_tasks(encode_tasks(accel.plan("t/", store=store).tasks)))
+    back = list(decode_tasks(encode(accel.plan("t/", store=store).tasks)))
     assert [task.row_group for task in back] == [0, 1, 2, 0, 1, 2]
     assert len({id(task.file) for task in back}) == 2
 
@@ -154,19 +159,19 @@ def test_the_same_file_of_two_plans_is_not_taken_for_one(store: RecordingStore) 
         accel.plan(path, "id = 1", columns=["id"], partitioning=p, store=store).tasks[0]
         for p in ("hive", other)
     ]
-    one, two = decode_tasks(encode_tasks(tasks))
+    one, two = decode_tasks(encode(tasks))
     assert one.file.partition["year"] == pa.scalar(2024, pa.int64())
     assert two.file.partition["year"] == pa.scalar("2024")
 
 
 def test_no_tasks() -> None:
-    sent = encode_tasks([])
+    sent = encode([])
     assert (sent.num_rows, sent.schema) == (0, TASK_ARROW_SCHEMA)
     assert list(decode_tasks(sent)) == []
 
 
 def changed(store: object, **fields: Any) -> pa.RecordBatch:
-    row = encode_tasks(accel.plan("t/", "id = 1", store=store).tasks[:1]).to_pylist()[0]
+    row = encode(accel.plan("t/", "id = 1", store=store).tasks[:1]).to_pylist()[0]
     return sealed(row | fields)
 
 
@@ -209,7 +214,7 @@ def test_what_does_not_decode_is_an_error(store: RecordingStore, fields: dict[st
     ],
 )
 def test_leaves_that_do_not_decode(store: RecordingStore, leaf: dict[str, Any]) -> None:
-    row = encode_tasks(accel.plan("t/", "id = 1", store=store).tasks[:1]).to_pylist()[0]
+    row = encode(accel.plan("t/", "id = 1", store=store).tasks[:1]).to_pylist()[0]
     row["leaves"][0] |= leaf
     with pytest.raises(AccelError) as caught:
         list(decode_tasks(sealed(row)))
@@ -217,7 +222,7 @@ def test_leaves_that_do_not_decode(store: RecordingStore, leaf: dict[str, Any]) 
 
 
 def test_two_tasks_of_one_row_group_that_differ_in_where_it_lies(store: RecordingStore) -> None:
-    row = encode_tasks(accel.plan("t/", "id = 1", store=store).tasks[:1]).to_pylist()[0]
+    row = encode(accel.plan("t/", "id = 1", store=store).tasks[:1]).to_pylist()[0]
     other = pickle.loads(pickle.dumps(row))
     reads = other["leaves"][0]
     reads["offset"][0] += 1
@@ -287,7 +292,7 @@ def test_a_short_one_stays_in_its_rows() -> None:
 
 
 def test_rows_that_differ_keep_their_own() -> None:
-    first, second = (encode_tasks(planned(accel.col("x").isin(keys)).tasks) for keys in (KEYS, KEYS[1:]))
+    first, second = (encode(planned(accel.col("x").isin(keys)).tasks) for keys in (KEYS, KEYS[1:]))
     mixed = pa.concat_batches([first, second])
     (same, other, both), shared = take_out([first, second, mixed])
     assert [batch.column("where").null_count for batch in (same, other, both)] == [6, 0, 0]
@@ -303,7 +308,7 @@ def test_without_what_was_taken_out_they_are_damaged() -> None:
 
 def test_files_share_their_question_and_their_schema() -> None:
     plan = planned(accel.col("x").isin(KEYS))
-    tasks = list(decode_tasks(encode_tasks(plan.tasks)))
+    tasks = list(decode_tasks(encode(plan.tasks)))
     assert [task.path for task in tasks] == ["a"] * 3 + ["b"] * 3
     assert len({id(task.file) for task in tasks}) == 2
     assert len({id(task.file.question) for task in tasks}) == 1
