@@ -17,7 +17,7 @@ from cachetools import FIFOCache, LRUCache
 
 from accel.cache.cache_key import CacheKey, Entry
 from accel.memory import pool
-from accel.planning.remembered import Evaluation
+from accel.planning.predicate_cache import Evaluation
 
 if TYPE_CHECKING:
     from accel.planning.handle import FileHandle
@@ -219,7 +219,7 @@ class ResultCacheEntry:
         question: Hashable = (file.id, task.row_group, mark)
         was_asked = mark is not None and self._tier.was_asked(hash(question))
         # If the matching rows are known, the question was asked before.
-        if not was_asked and (handle.remembered is None or task.rows.count != task.sure.count):
+        if not was_asked and (handle.predicate_cache is None or task.rows.count != task.sure.count):
             return None
         from accel.planning.question_keys import rows_key
 

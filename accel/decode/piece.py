@@ -239,7 +239,7 @@ class _Decoder:
 
 
 def _is_selective(tested: int, matched: int) -> bool:
-    from accel.planning.remembered import is_selective
+    from accel.planning.predicate_cache import is_selective
 
     return is_selective(tested, matched)
 

@@ -7,9 +7,8 @@ cost. What is left of each row group is one task.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 from accel.errors import (
@@ -34,12 +33,12 @@ from accel.planning.query import FileQuery
 from accel.planning.read_request import OnBadIndex, ReadRequest, Steps
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask, TaskFile
-from accel.planning.two_phase import Guesses, guess_shares
+from accel.planning.two_phase import guess_shares
 from accel.predicate.prune import Verdict
 
 if TYPE_CHECKING:
     from accel.planning.index_lookup import ReadDictionary
-    from accel.planning.remembered import Evaluation
+    from accel.planning.predicate_cache import Evaluation
 
 __all__ = ["FilePlan", "plan_file"]
 
@@ -70,23 +69,6 @@ class FilePlan:
     """Tasks whose share of matching rows was estimated, as it may decide how they are read."""
     sketched: bool = False
     """Whether embedded sketches took part in that."""
-
-    def take(self, guesses: Guesses, handle: FileHandle) -> None:
-        """Count the tasks in, with the estimates of how selective their filter is."""
-        self.guessed, self.sketched = guesses.guessed, guesses.sketched
-        for task in guesses.tasks:
-            self.add(task, handle)
-
-    def count_remembered(
-        self, known: Collection[int], groups: RemainingGroups, drafts: Mapping[int, ScanTask]
-    ) -> None:
-        """Count the row groups whose matching rows were remembered."""
-        if not known:
-            return
-        doubtful = {group for group, task in drafts.items() if task.needs_filter}
-        self.remembered_groups = sum(
-            not certain and group in known and group not in doubtful for group, certain in groups
-        )
 
     def add(self, task: ScanTask, handle: FileHandle) -> None:
         """Count a task in."""
@@ -167,11 +149,10 @@ def plan_file(
             read_dictionary=read_dictionary,
             on_bad_index=on_bad_index,
         )
-        evidence = IndexStatements()
-        known = _recall(handle, task_file)
-        draft = partial(_draft, handle, task_file, selection=selection, evidence=evidence, known=known)
+        draft = _Draft(handle, task_file, selection, IndexStatements(), _recall(handle, task_file))
         if wants:
-            along = lookup.wants_along(wants, groups, draft, early_bytes)
+            early = lookup.comes_early(wants, groups, early_bytes)
+            along = lookup.wants_along(draft.tasks(groups), early_bytes) if early else ()
             stash, plan.index_round_trips = yield from fetch_page_indexes(
                 handle, wants, early_bytes=early_bytes, along=along
             )
@@ -179,38 +160,37 @@ def plan_file(
             lookup.learn(stash)
         if handle.bad_toc is not None and query.bound is not None:
             on_bad_index(handle.bad_toc)
-        drafts = yield from _draft_in_parts(
-            draft, groups, leaves=len(query.output_leaves) + len(query.filter_leaves)
+        tasks = yield from draft.in_parts(groups)
+        tasks = yield from _look_up(lookup, tasks, draft=draft, plan=plan)
+        plan.remembered_groups = sum(
+            not certain and group in draft.matched and not (group in tasks and tasks[group].needs_filter)
+            for group, certain in groups
         )
-        drafts = yield from _look_up(lookup, drafts, draft=draft, evidence=evidence, plan=plan)
-        plan.count_remembered(known, groups, drafts)
-        for group, task in drafts.items():
+        for group, task in tasks.items():
             for reads in task.reads:
                 _check_chunk(handle, group, reads.column)
-        plan.take(guess_shares(handle, query, tasks=list(drafts.values()), on_bad_index=on_bad_index), handle)
+        guesses = guess_shares(handle, query, tasks=list(tasks.values()), on_bad_index=on_bad_index)
+        plan.guessed, plan.sketched = guesses.guessed, guesses.sketched
+        for task in guesses.tasks:
+            plan.add(task, handle)
         return plan
 
 
 def _look_up(
-    lookup: IndexLookup,
-    drafts: dict[int, ScanTask],
-    *,
-    draft: Callable[[RemainingGroups], dict[int, ScanTask]],
-    evidence: IndexStatements,
-    plan: FilePlan,
+    lookup: IndexLookup, tasks: dict[int, ScanTask], *, draft: _Draft, plan: FilePlan
 ) -> Steps[dict[int, ScanTask]]:
     """Look up the row groups in doubt, and draft those again that indexes have evidence about."""
-    in_doubt = {group: task for group, task in drafts.items() if task.needs_filter}
+    in_doubt = {group: task for group, task in tasks.items() if task.needs_filter}
     if not in_doubt:
-        return drafts
-    plan.index_round_trips += yield from lookup.run(in_doubt, evidence)
-    changed = [group for group in in_doubt if evidence.covers(group)]
+        return tasks
+    plan.index_round_trips += yield from lookup.run(in_doubt, draft.evidence)
+    changed = [group for group in in_doubt if draft.evidence.covers(group)]
     if not changed:
-        return drafts
-    again = draft([(group, False) for group in changed])
+        return tasks
+    again = draft.tasks([(group, False) for group in changed])
     plan.probed_groups += len(changed) - len(again)
     excluded = set(changed) - again.keys()
-    return {group: again.get(group, task) for group, task in drafts.items() if group not in excluded}
+    return {group: again.get(group, task) for group, task in tasks.items() if group not in excluded}
 
 
 def _remaining_groups(
@@ -253,62 +233,60 @@ def _check_selection(
 
 
 def _recall(handle: FileHandle, task_file: TaskFile) -> Mapping[int, Evaluation]:
-    """Return what earlier scans found this predicate to select, by row group."""
-    remembered = handle.remembered
-    if remembered is None:
+    """Return which rows earlier scans found this predicate to match, by row group."""
+    if handle.predicate_cache is None:
         return {}
     from accel.planning.question_keys import predicate_key
 
-    pickled = task_file.question.compiled.pickled
-    return remembered.under(predicate_key(task_file.query, task_file.int96_unit, pickled=pickled))
+    return handle.predicate_cache.under(predicate_key(task_file))
 
 
-def _draft_in_parts(
-    draft: Callable[[RemainingGroups], dict[int, ScanTask]],
-    groups: RemainingGroups,
-    *,
-    leaves: int,
-) -> Steps[dict[int, ScanTask]]:
-    """Draft all row groups, some at a time: between them the event loop runs."""
-    drafts: dict[int, ScanTask] = {}
-    at_once = max(1, _AT_ONCE // max(1, leaves))
-    for start in range(0, len(groups), at_once):
-        if start:
-            yield ReadRequest(())
-        drafts |= draft(groups[start : start + at_once])
-    return drafts
+@dataclass(frozen=True, slots=True, eq=False)
+class _Draft:
+    """Makes the tasks of row groups from what is in memory."""
 
+    handle: FileHandle
+    task_file: TaskFile
+    selection: Mapping[int, RowSelection] | None
+    evidence: IndexStatements
+    matched: Mapping[int, Evaluation]
+    """The rows that match by the predicate cache, by row group."""
 
-def _draft(
-    handle: FileHandle,
-    task_file: TaskFile,
-    groups: RemainingGroups,
-    *,
-    selection: Mapping[int, RowSelection] | None,
-    evidence: IndexStatements,
-    known: Mapping[int, Evaluation],
-) -> dict[int, ScanTask]:
-    """Make the tasks of some row groups from what is in memory; none for a row group in which no row can match."""
-    query = task_file.query
-    group_rows = handle.metadata.group_rows
-    doubtful = [group for group, certain in groups if not certain]
-    pages = dict(zip(doubtful, prune_pages(handle, query, groups=doubtful, evidence=evidence), strict=True))
-    drafts = {}
-    for group, certain in groups:
-        num_rows = int(group_rows[group])
-        if certain:
-            rows = sure = RowSelection.all(num_rows)
-        else:
-            rows, sure = pages[group].rows, pages[group].sure
-        if selection is not None:
-            rows, sure = rows.intersect(selection[group]), sure.intersect(selection[group])
-        if group in known and rows:
-            settled = known[group].settle(rows, sure, num_rows)
-            rows, sure = (rows, sure) if settled is None else (settled, settled)
-        if rows:
-            reads = _read_leaves(handle, query, group, rows, rows.without(sure, num_rows))
-            drafts[group] = ScanTask(task_file, group, num_rows, rows, sure, reads)
-    return drafts
+    def in_parts(self, groups: RemainingGroups) -> Steps[dict[int, ScanTask]]:
+        """Make the tasks of all row groups, some at a time: between them the event loop runs."""
+        query = self.task_file.query
+        leaves = len(query.output_leaves) + len(query.filter_leaves)
+        at_once = max(1, _AT_ONCE // max(1, leaves))
+        found: dict[int, ScanTask] = {}
+        for start in range(0, len(groups), at_once):
+            if start:
+                yield ReadRequest(())
+            found |= self.tasks(groups[start : start + at_once])
+        return found
+
+    def tasks(self, groups: RemainingGroups) -> dict[int, ScanTask]:
+        """Make the tasks of some row groups; none for a row group in which no row can match."""
+        handle, query = self.handle, self.task_file.query
+        group_rows = handle.metadata.group_rows
+        doubtful = [group for group, certain in groups if not certain]
+        verdicts = prune_pages(handle, query, groups=doubtful, evidence=self.evidence)
+        pages = dict(zip(doubtful, verdicts, strict=True))
+        found = {}
+        for group, certain in groups:
+            num_rows = int(group_rows[group])
+            if certain:
+                rows = sure = RowSelection.all(num_rows)
+            else:
+                rows, sure = pages[group].rows, pages[group].sure
+            if self.selection is not None:
+                rows, sure = rows.intersect(self.selection[group]), sure.intersect(self.selection[group])
+            if group in self.matched and rows:
+                settled = self.matched[group].settle(rows, sure, num_rows)
+                rows, sure = (rows, sure) if settled is None else (settled, settled)
+            if rows:
+                reads = _read_leaves(handle, query, group, rows, rows.without(sure, num_rows))
+                found[group] = ScanTask(self.task_file, group, num_rows, rows, sure, reads)
+        return found
 
 
 def _read_leaves(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeAlias
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from accel.errors import IndexFormatError
@@ -19,14 +22,14 @@ if TYPE_CHECKING:
     from accel.format.embedded import Toc
     from accel.format.packed import PackedMetadata, SharedMetadata
     from accel.indexes.kind import ParsedIndex
-    from accel.planning.pruning import SharedStatistics
-    from accel.planning.remembered import PredicateCache
+    from accel.planning.predicate_cache import PredicateCache
 
-__all__ = ["FileHandle", "FileView"]
+__all__ = ["FileHandle", "FileView", "SharedStatistics", "group_starts"]
 
 # The suggested tail reaches back over embedded indexes that lie within this many bytes of the page indexes.
 _MOST_EMBEDDED = 256 << 10
 
+T = TypeVar("T")
 _Chunk: TypeAlias = tuple[int, int]
 """A row group and a leaf."""
 
@@ -62,7 +65,7 @@ class FileView:
     """Why the first unusable index is not used; a strict scan refuses the file for it."""
     distrusted: bool = False
     """The page index contradicts the pages, so chunks are read whole."""
-    remembered: PredicateCache | None = None
+    predicate_cache: PredicateCache | None = None
     """The rows that matched earlier predicates."""
     reported: int = 0
     """`size` when the cache last took `nbytes`."""
@@ -83,7 +86,7 @@ class FileView:
         """Whether the view can be made again from the footer alone."""
         found = (self.toc, self.bad_toc, self.passed_over)
         noted = self.index_reads or self.distrusted or any(each is not None for each in found)
-        return not (noted or self.num_indexes or self.remembered is not None)
+        return not (noted or self.num_indexes or self.predicate_cache is not None)
 
     @property
     def nbytes(self) -> int:
@@ -91,11 +94,11 @@ class FileView:
         if not self.size:
             return 0
         total = 120 * len(self.readable)
-        total += sum(64 * len(b) + 256 for b in (*self.chunk_bounds.values(), *self.page_bounds.values()))
-        total += sum(int(values.nbytes) + 200 for values in self.dictionaries.values())
-        total += sum(state.nbytes for state in self.blooms.values())
-        for indexes in (self.offset_indexes, self.column_indexes, self.indexes):
-            total += sum(index.nbytes for index in indexes.values() if index is not None)
+        bounds = (*self.chunk_bounds.values(), *self.page_bounds.values())
+        total += 256 * len(bounds) + 64 * sum(map(len, bounds)) + 200 * len(self.dictionaries)
+        found = (self.offset_indexes, self.column_indexes, self.indexes, self.blooms, self.dictionaries)
+        for by_place in found:
+            total += sum(map(attrgetter("nbytes"), [x for x in by_place.values() if x is not None]))
         return total
 
 
@@ -107,6 +110,20 @@ _TAIL: Final = 5
 _TAIL_START: Final = 6
 _NUM_ROWS: Final = 7
 _NUMBERS: Final = 8
+
+
+class _OfView(Generic[T]):
+    """An attribute of the view: where there is no view, it has its default."""
+
+    def __init__(self, name: str, default: T) -> None:
+        self._name = name
+        self._default = default
+
+    def __get__(self, handle: FileHandle, owner: type[FileHandle] | None = None) -> T:
+        return getattr(handle.view, self._name) if handle.has_view else self._default
+
+    def __set__(self, handle: FileHandle, value: T) -> None:
+        setattr(handle.view, self._name, value)
 
 
 class FileHandle:
@@ -247,50 +264,16 @@ class FileHandle:
 
     # -- what reading found ----------------------------------------------------------------------
 
-    @property
-    def toc(self) -> Toc | None:
-        """The table of contents of the embedded indexes."""
-        return None if self._view is None else self._view.toc
-
-    @toc.setter
-    def toc(self, value: Toc | None) -> None:
-        self.view.toc = value
-
-    @property
-    def bad_toc(self) -> IndexFormatError | None:
-        """Why that table is not used."""
-        return None if self._view is None else self._view.bad_toc
-
-    @bad_toc.setter
-    def bad_toc(self, value: IndexFormatError | None) -> None:
-        self.view.bad_toc = value
-
-    @property
-    def distrusted(self) -> bool:
-        """The page index contradicts the pages, so chunks are read whole."""
-        return self._view is not None and self._view.distrusted
-
-    @distrusted.setter
-    def distrusted(self, value: bool) -> None:
-        self.view.distrusted = value
-
-    @property
-    def passed_over(self) -> IndexFormatError | None:
-        """Why the first unusable index is not used."""
-        return None if self._view is None else self._view.passed_over
-
-    @passed_over.setter
-    def passed_over(self, value: IndexFormatError | None) -> None:
-        self.view.passed_over = value
-
-    @property
-    def remembered(self) -> PredicateCache | None:
-        """The rows that matched earlier predicates."""
-        return None if self._view is None else self._view.remembered
-
-    @remembered.setter
-    def remembered(self, value: PredicateCache | None) -> None:
-        self.view.remembered = value
+    toc = _OfView["Toc | None"]("toc", None)
+    """The table of contents of the embedded indexes."""
+    bad_toc = _OfView["IndexFormatError | None"]("bad_toc", None)
+    """Why that table is not used."""
+    distrusted = _OfView("distrusted", False)
+    """The page index contradicts the pages, so chunks are read whole."""
+    passed_over = _OfView["IndexFormatError | None"]("passed_over", None)
+    """Why the first unusable index is not used."""
+    predicate_cache = _OfView["PredicateCache | None"]("predicate_cache", None)
+    """The rows that matched earlier predicates."""
 
     def has_offset_index(self, row_group: int, leaf: int) -> bool:
         """Whether the file has an offset index for a chunk that was not read yet."""
@@ -399,3 +382,48 @@ class FileHandle:
         if self.statistics is not None:
             total += 64 * self.num_row_groups * len(self.statistics.bounds)
         return total if self._view is None else total + self._view.nbytes
+
+
+class SharedStatistics:
+    """The chunk bounds of several files, one file's row groups after the other's.
+
+    Python's garbage collector visits every object of every cached file; these are a few objects for all of them. Each
+    file refers to its statistics and knows where its own start.
+    """
+
+    __slots__ = ("bounds", "num_files", "rows", "starts")
+
+    def __init__(self, handles: Sequence[FileHandle], rows: Int64s, bounds: dict[int, Bounds]) -> None:
+        self.num_files = len(handles)
+        self.rows = rows
+        """The rows of each row group."""
+        self.starts = group_starts(handles)
+        """The first row group of each file."""
+        self.bounds = bounds
+        """By leaf."""
+        for handle, start in zip(handles, self.starts.tolist(), strict=True):
+            handle.statistics, handle.statistics_start = self, start
+            if handle.has_view:
+                for leaf in bounds:
+                    handle.view.chunk_bounds.pop(leaf, None)
+
+    def of(self, handle: FileHandle, leaf: int) -> Bounds | None:
+        """The bounds of one file's chunks."""
+        found = self.bounds.get(leaf)
+        if found is None:
+            return None
+        return found.part(handle.statistics_start, handle.statistics_start + handle.num_row_groups)
+
+    def holds(self, handles: Sequence[FileHandle]) -> bool:
+        """Whether they are those of exactly these files, in this order."""
+        if len(handles) != self.num_files:
+            return False
+        starts: list[int] = self.starts.tolist()
+        return [handle.statistics_start if handle.statistics is self else -1 for handle in handles] == starts
+
+
+def group_starts(handles: Sequence[FileHandle]) -> Int64s:
+    """The first row group of each file, where one file's row groups follow the other's."""
+    counts = np.array([handle.num_row_groups for handle in handles], np.int64)
+    starts: Int64s = np.cumsum(counts) - counts
+    return starts

@@ -71,7 +71,7 @@ class IndexStatements:
         if not self.covers(row_group):
             return None
 
-        def witness(node: Node) -> Evidence | None:
+        def evidence_of(node: Node) -> Evidence | None:
             found: Evidence | None = None
             for statement in self._statements.get((id(node), row_group), ()):
                 at = np.searchsorted(statement.first_rows, cuts, side="right") - 1
@@ -80,17 +80,17 @@ class IndexStatements:
                 found = part if found is None else found.meet(part)
             return found
 
-        return witness
+        return evidence_of
 
 
 def concatenate(parts: Sequence[tuple[IndexEvidence | None, int]]) -> IndexEvidence | None:
     """Return the evidence for the units of several row groups, one group's units after the other's."""
     if len(parts) == 1:
         return parts[0][0]
-    if all(witness is None for witness, _ in parts):
+    if all(evidence is None for evidence, _ in parts):
         return None
 
-    def witness(node: Node) -> Evidence | None:
+    def evidence_of(node: Node) -> Evidence | None:
         found = [None if one is None else one(node) for one, _ in parts]
         if all(part is None for part in found):
             return None
@@ -104,4 +104,4 @@ def concatenate(parts: Sequence[tuple[IndexEvidence | None, int]]) -> IndexEvide
             np.concatenate([part.may_null for part in full]),
         )
 
-    return witness
+    return evidence_of

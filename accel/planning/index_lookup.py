@@ -89,24 +89,20 @@ class IndexLookup:
         self._on_bad_index = on_bad_index
         self._found: dict[ReadKey, memoryview] = {}
 
-    def wants_along(
-        self,
-        wants: Sequence[Want],
-        groups: RemainingGroups,
-        draft: Callable[[RemainingGroups], Mapping[int, ScanTask]],
-        early_bytes: int,
-    ) -> list[Want]:
-        """Return look-ups to fetch along with page indexes, which may make them needless.
+    def comes_early(self, wants: Sequence[Want], groups: RemainingGroups, early_bytes: int) -> bool:
+        """Whether look-ups may be fetched along with the page indexes `wants`, which may make them needless.
 
-        Nothing comes along unless page indexes have to be fetched and statistics left all of several row groups, which
-        makes it unlikely that page bounds exclude much; nor where it is more than a quarter of `early_bytes`.
+        They may where page indexes have to be fetched and statistics left all of several row groups, which makes it
+        unlikely that page bounds exclude much.
         """
         alike = 1 < len(groups) <= _MOST_GROUPS and len(groups) == self._handle.metadata.num_row_groups
         if not early_bytes or not alike or any(certain for _, certain in groups):
-            return []
-        if all(self._handle.in_tail(want.range) is not None for want in wants):
-            return []
-        drafts = draft(groups)
+            return False
+        return any(self._handle.in_tail(want.range) is None for want in wants)
+
+    def wants_along(self, drafts: Mapping[int, ScanTask], early_bytes: int) -> list[Want]:
+        """Return the look-ups to fetch along with page indexes: none where they are more than a quarter of
+        `early_bytes`."""
         nbytes = _nbytes(drafts)
         dictionaries = self._dictionaries(nbytes)
         first = self._wants(drafts, nbytes, dictionaries)

@@ -74,22 +74,8 @@ def open_file(
     tail = yield TailRequest(max(hint, _TAIL))
     if not isinstance(tail, Tail):
         raise TypeError("a tail was asked for")
+    footer_start = _find_footer(tail, path, max_footer_bytes)
     size, data, start = tail.size, tail.data, tail.start
-    if size < _TAIL + 4:
-        raise ParquetFormatError(f"{size} bytes are too few for a Parquet file", path=path, hint=AMONG_OTHERS)
-    length = parse_tail(data[-_TAIL:]).length
-    footer_start = size - _TAIL - length
-    if length > max_footer_bytes:
-        raise ParquetFormatError(
-            f"the footer claims to be {length} bytes long",
-            path=path,
-            place="footer",
-            hint="raise options.max_footer_bytes if that is true",
-        )
-    if footer_start < 4:
-        raise ParquetFormatError(
-            f"the footer claims {length} bytes, the file has {size}", path=path, place="footer"
-        )
     if footer_start < start:
         missing = Want(ReadKey(Kind.FOOTER), ByteRange(footer_start, start))
         stash = yield ReadRequest((missing,))
@@ -104,14 +90,14 @@ def open_file(
         metadata = tail.parsed
         if metadata is None:
             metadata = _parse(footer, size, footer_start, shared)
-        kin = metadata if isinstance(metadata, FileMetadata) else metadata.shared
+        shared_metadata = metadata if isinstance(metadata, FileMetadata) else metadata.shared
         handle = FileHandle(
             ObjectId(path, size, tail.etag),
             metadata,
-            arrow_schema=arrow_schema(kin.schema, kin.key_value),
+            arrow_schema=arrow_schema(shared_metadata.schema, shared_metadata.key_value),
             tail_start=before_start,
         )
-        if TOC_KEY in kin.key_value:
+        if TOC_KEY in shared_metadata.key_value:
             from accel.format.embedded import parse_toc
 
             try:
@@ -126,6 +112,27 @@ def open_file(
     first = max(size - handle.suggested_tail_bytes(), before_start)
     handle.set_tail(bytes(before[first - before_start :]), first)
     return handle
+
+
+def _find_footer(tail: Tail, path: str, max_footer_bytes: int) -> int:
+    """Return where the footer starts, if the end of the file names a place for it."""
+    size = tail.size
+    if size < _TAIL + 4:
+        raise ParquetFormatError(f"{size} bytes are too few for a Parquet file", path=path, hint=AMONG_OTHERS)
+    length = parse_tail(tail.data[-_TAIL:]).length
+    footer_start = size - _TAIL - length
+    if length > max_footer_bytes:
+        raise ParquetFormatError(
+            f"the footer claims to be {length} bytes long",
+            path=path,
+            place="footer",
+            hint="raise options.max_footer_bytes if that is true",
+        )
+    if footer_start < 4:
+        raise ParquetFormatError(
+            f"the footer claims {length} bytes, the file has {size}", path=path, place="footer"
+        )
+    return footer_start
 
 
 def _parse(

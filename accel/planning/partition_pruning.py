@@ -38,11 +38,9 @@ class PartitionValues:
         self._seeming: dict[_Values, bool] = {}
         self._scalars: dict[_Values, dict[str, pa.Scalar]] = {}
         self._excluded: dict[_Values, bool] = {}
-        self._as_listed: bool | None = None
         # Equal values share one object, by whose identity `_terms` is looked up.
         self._made: dict[tuple[str, object], pa.Scalar] = {}
         self._terms: _Terms = {}
-        self._fields: dict[tuple[str, object], dict[str, pa.Scalar]] = {}
 
     def exclude_as_listed(self, file: FileEntry) -> bool:
         """Whether the partition values exclude a file, provided that the listed columns are partition columns."""
@@ -70,20 +68,12 @@ class PartitionValues:
             return False
         found = self._excluded.get(file.partition)
         if found is None:
-            whole = all(name in question.partition_names for name in self._listed.names)
+            found = all(name in question.partition_names for name in self._listed.names)
             # Columns of the listed types need no second look.
-            found = whole and (self._means_listed(question) or self._exclude_in(file, question))
+            if found and any(question.schema.field(f.name).type != f.type for f in self._listed):
+                found = _excludes(self._where, self.of(file, question), {})
             self._excluded[file.partition] = found
         return found
-
-    def _means_listed(self, question: Question) -> bool:
-        """Whether the data set's types of the columns are the listed ones."""
-        if self._as_listed is None:
-            self._as_listed = all(question.schema.field(f.name).type == f.type for f in self._listed)
-        return self._as_listed
-
-    def _exclude_in(self, file: FileEntry, question: Question) -> bool:
-        return _excludes(self._where, self.of(file, question), {})
 
     def of(self, file: FileEntry, question: Question) -> Mapping[str, pa.Scalar]:
         """The values of a file, in the data set's types.
@@ -95,14 +85,8 @@ class PartitionValues:
         """
         found = self._scalars.get(file.partition)
         if found is None:
-            found = {}
             try:
-                for key in zip(self._listed.names, file.partition, strict=True):
-                    field = self._fields.get(key)
-                    if field is None:
-                        field = constant_fields(question, key[:1], partition=key[1:])
-                        self._fields[key] = field
-                    found |= field
+                found = constant_fields(question, self._listed.names, partition=file.partition)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise SchemaMismatchError(
                     f"a partition value of its path does not fit the scan's schema: {error}",

@@ -17,7 +17,7 @@ from accel.arrays import sort_distinct
 from accel.format.bounds import chunk_bounds, joined_chunk_bounds, page_bounds
 from accel.format.domain import Bounds, Domain
 from accel.format.writers import doubts_about
-from accel.planning.handle import FileHandle
+from accel.planning.handle import FileHandle, SharedStatistics, group_starts
 from accel.planning.index_evidence import IndexStatements, concatenate
 from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = [
     "PageVerdicts",
     "RemainingGroups",
-    "SharedStatistics",
     "bounds_of_pages",
     "excluded_files",
     "group_bounds",
@@ -47,51 +46,6 @@ _LONGEST_FOOTER = 64 * 1024
 
 
 # -- row groups --------------------------------------------------------------------------------------
-
-
-class SharedStatistics:
-    """The chunk bounds of several files, one file's row groups after the other's.
-
-    Python's garbage collector visits every object of every cached file; these are a few objects for all of them. Each
-    file refers to its statistics and knows where its own start.
-    """
-
-    __slots__ = ("bounds", "num_files", "rows", "starts")
-
-    def __init__(self, handles: Sequence[FileHandle], rows: Int64s, bounds: dict[int, Bounds]) -> None:
-        self.num_files = len(handles)
-        self.rows = rows
-        """The rows of each row group."""
-        self.starts = _group_starts(handles)
-        """The first row group of each file."""
-        self.bounds = bounds
-        """By leaf."""
-        for handle, start in zip(handles, self.starts.tolist(), strict=True):
-            handle.statistics, handle.statistics_start = self, start
-            if handle.has_view:
-                for leaf in bounds:
-                    handle.view.chunk_bounds.pop(leaf, None)
-
-    def of(self, handle: FileHandle, leaf: int) -> Bounds | None:
-        """The bounds of one file's chunks."""
-        found = self.bounds.get(leaf)
-        if found is None:
-            return None
-        return found.part(handle.statistics_start, handle.statistics_start + handle.num_row_groups)
-
-    def holds(self, handles: Sequence[FileHandle]) -> bool:
-        """Whether they are those of exactly these files, in this order."""
-        if len(handles) != self.num_files:
-            return False
-        starts: list[int] = self.starts.tolist()
-        return [handle.statistics_start if handle.statistics is self else -1 for handle in handles] == starts
-
-
-def _group_starts(handles: Sequence[FileHandle]) -> Int64s:
-    """The first row group of each file, where one file's row groups follow the other's."""
-    counts = np.array([handle.num_row_groups for handle in handles], np.int64)
-    starts: Int64s = np.cumsum(counts) - counts
-    return starts
 
 
 def group_bounds(handle: FileHandle, leaf: int, *, kind: pa.DataType) -> Bounds:
@@ -177,7 +131,7 @@ def _excluded(handles: Sequence[FileHandle], query: FileQuery) -> list[bool]:
             return [verdict for handle in handles for verdict in _excluded([handle], query)]
         by_leaf = by_leaf | found
     if statistics is None:
-        rows, starts = np.concatenate([handle.group_rows for handle in handles]), _group_starts(handles)
+        rows, starts = np.concatenate([handle.group_rows for handle in handles]), group_starts(handles)
     else:
         rows, starts = statistics.rows, statistics.starts
     if missing:
@@ -254,10 +208,10 @@ def prune_pages(
             ]
         bounds[path] = parts[0] if len(cut) == 1 else Bounds.join(parts)
     sizes = [len(one.first_rows) for one in cut]
-    witness = concatenate(
+    index_evidence = concatenate(
         [(evidence.of_rows(one.row_group, one.first_rows), len(one.first_rows)) for one in cut]
     )
-    verdicts = prune(query.bound, bounds, sum(sizes), index_evidence=witness).verdicts()
+    verdicts = prune(query.bound, bounds, sum(sizes), index_evidence=index_evidence).verdicts()
     may, sure = verdicts != Verdict.NONE, verdicts == Verdict.ALL
     all_may, any_sure = bool(may.all()), bool(sure.any())
     out = []

@@ -48,16 +48,16 @@ class RowSelection:
     @classmethod
     def from_mask(cls, mask: Bools) -> RowSelection:
         """The set positions of a boolean array."""
-        turns = _turns(mask)
-        return cls(turns[::2].astype(np.int64), turns[1::2].astype(np.int64))
+        edges = _run_edges(mask)
+        return cls(edges[::2].astype(np.int64), edges[1::2].astype(np.int64))
 
     @classmethod
     def from_units(cls, first_rows: Int64s, num_rows: int, *, keep: Bools) -> RowSelection:
         """The rows of the units (pages) that are kept; unit i ends where unit i + 1 starts."""
-        turns = _turns(keep)
-        if not len(turns):
+        edges = _run_edges(keep)
+        if not len(edges):
             return cls.none()
-        begins, ends = turns[::2], turns[1::2]
+        begins, ends = edges[::2], edges[1::2]
         starts = first_rows[begins]
         stops = np.append(first_rows, num_rows)[ends]
         # Units without rows are possible; what they leave is not as it should be.
@@ -228,10 +228,10 @@ class RowSelection:
         return np.where(at < 0, 0, earlier + inside)
 
 
-def _turns(mask: Bools) -> Int64s:
+def _run_edges(mask: Bools) -> Int64s:
     """Where each run of set places begins, and where it ends, by turns."""
     edges = np.empty(len(mask) + 2, bool)
     edges[0] = edges[-1] = False
     edges[1:-1] = mask
-    turns: Int64s = (edges[1:] != edges[:-1]).nonzero()[0]
-    return turns
+    found: Int64s = (edges[1:] != edges[:-1]).nonzero()[0]
+    return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import itertools
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -38,7 +39,6 @@ __all__ = [
     "decode_tasks",
     "encode_batches",
     "encode_schema",
-    "encode_tasks",
     "join_rows",
     "rows_of",
     "take_out",
@@ -284,11 +284,6 @@ _OF_FILE = (
 )
 
 
-def encode_tasks(tasks: Sequence[ScanTask]) -> pa.RecordBatch:
-    """One row a task, in order, of `TASK_ARROW_SCHEMA`."""
-    return _to_batch(list(_encode_rows(tasks)))
-
-
 def encode_batches(tasks: Sequence[ScanTask], *, most_rows: int, most_bytes: int) -> Iterator[pa.RecordBatch]:
     """Encode tasks in batches that end before so many rows or bytes; each has at least one row."""
     rows: list[dict[str, Any]] = []
@@ -309,23 +304,22 @@ def _to_batch(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
 
 
 def _encode_rows(tasks: Sequence[ScanTask]) -> Iterator[dict[str, Any]]:
-    shared: dict[str, Any] = {}
-    of: TaskFile | None = None
     # A long predicate is encoded once, not for every file.
-    asked: Question | None = None
+    question: Question | None = None
     where: bytes | None = None
-    for task in tasks:
-        if task.file is not of:
-            of, question = task.file, task.file.question
-            if question is not asked:
-                asked = question
-                where = None if question.where is None else codec.encode(question.where)
-            shared = _encode_file(of, where)
-        row = _encode_task(task, shared)
-        yield row | {"checksum": checksum_of(row)}
+    for _, of_file in itertools.groupby(tasks, lambda task: id(task.file)):
+        first, *others = of_file
+        if first.file.question is not question:
+            question = first.file.question
+            where = None if question.where is None else codec.encode(question.where)
+        shared, renumbered = _encode_file(first.file, where)
+        for task in (first, *others):
+            row = shared | _encode_task(task, renumbered)
+            yield row | {"checksum": checksum_of(row)}
 
 
-def _encode_file(file: TaskFile, where: bytes | None) -> dict[str, Any]:
+def _encode_file(file: TaskFile, where: bytes | None) -> tuple[dict[str, Any], dict[int, int]]:
+    """Encode what the tasks of a file share; returns the new ordinals of its leaves, too."""
     _check_name(file)
     question, query = file.question, file.query
     leaves = sorted({*query.output_leaves, *query.filter_leaves})
@@ -337,7 +331,7 @@ def _encode_file(file: TaskFile, where: bytes | None) -> dict[str, Any]:
     used = {c.path[0] for c in query.bound.columns} if query.bound is not None else set()
     used |= set(question.output.names)
     data_schema = pa.schema([f for f in question.schema if f.name in used])
-    return {
+    shared = {
         "version": _VERSION,
         "root": file.root,
         "path": file.id.path,
@@ -350,8 +344,8 @@ def _encode_file(file: TaskFile, where: bytes | None) -> dict[str, Any]:
         "data_schema": data_schema.serialize().to_pybytes(),
         "output_schema": question.output.remove_metadata().serialize().to_pybytes(),
         "partition": _to_ipc(values),
-        "_leaves": renumbered,
     }
+    return shared, renumbered
 
 
 def _check_name(file: TaskFile) -> None:
@@ -372,9 +366,8 @@ def _to_ipc(batch: pa.RecordBatch) -> bytes:
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
-def _encode_task(task: ScanTask, shared: Mapping[str, Any]) -> dict[str, Any]:
-    row = {k: v for k, v in shared.items() if not k.startswith("_")}
-    row |= {
+def _encode_task(task: ScanTask, renumbered: Mapping[int, int]) -> dict[str, Any]:
+    return {
         "row_group": task.row_group,
         "num_rows": task.num_rows,
         "rows": task.rows.count,
@@ -384,9 +377,8 @@ def _encode_task(task: ScanTask, shared: Mapping[str, Any]) -> dict[str, Any]:
         "sure_starts": task.sure.starts.tolist(),
         "sure_stops": task.sure.stops.tolist(),
         "share": task.share,
-        "leaves": [_encode_reads(r, shared["_leaves"]) for r in task.reads],
+        "leaves": [_encode_reads(reads, renumbered) for reads in task.reads],
     }
-    return row
 
 
 def _encode_reads(reads: LeafReads, renumbered: Mapping[int, int]) -> dict[str, Any]:

@@ -68,7 +68,7 @@ _INLINE_CHUNKS = 48
 class Reader:
     """Opens, plans and reads files of any number of stores for one scan.
 
-    With `learns` it remembers for other scans which rows matched (`planning.remembered`). A plan that others may have
+    With `learns` it remembers for other scans which rows matched (`planning.predicate_cache`). A plan that others may have
     made does not allow this, because it says where rows are.
     """
 
@@ -231,9 +231,9 @@ class Reader:
             handle.view.offset_indexes.clear()
             handle.view.column_indexes.clear()
             handle.view.page_bounds.clear()
-            if handle.remembered is not None:
-                handle.remembered.forget()
-                handle.remembered = None
+            if handle.predicate_cache is not None:
+                handle.predicate_cache.forget()
+                handle.predicate_cache = None
             contradicted = IndexFormatError("the page index contradicts the pages", path=file.url)
             handle.passed_over = handle.passed_over or contradicted
             self.metrics.warn(f"{contradicted}, and is not used")

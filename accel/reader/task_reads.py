@@ -108,7 +108,7 @@ class TaskReads:
 
     @property
     def remembers(self) -> bool:
-        """Whether the rows that match are worth remembering: see `planning.remembered`."""
+        """Whether the rows that match are worth remembering: see `planning.predicate_cache`."""
         handle = self.handle if self.learns else None
         if handle is None or self.task.rows.count - self.task.sure.count < _LEAST_TESTED:
             return False
@@ -121,18 +121,18 @@ class TaskReads:
         if handle is None or not self.remembers:
             return
         from accel.cache.result_tier import MatchedRows
+        from accel.planning.predicate_cache import is_selective
         from accel.planning.question_keys import predicate_key
-        from accel.planning.remembered import is_selective
 
         if not is_selective(rows.count - sure.count, matched.count - sure.count):
             return
-        key = predicate_key(file.query, file.int96_unit, pickled=file.question.compiled.pickled)
+        key = predicate_key(file)
         if key is None:
             return
-        if handle.remembered is None:
-            handle.remembered = MatchedRows(self.cache.result_tier, self.client.token, handle.id)
+        if handle.predicate_cache is None:
+            handle.predicate_cache = MatchedRows(self.cache.result_tier, self.client.token, handle.id)
         tested, matched = rows.without(sure, task.num_rows), matched.without(sure, task.num_rows)
-        handle.remembered.learn(key, task.row_group, tested=tested, matched=matched)
+        handle.predicate_cache.learn(key, task.row_group, tested=tested, matched=matched)
 
     def _reweigh(self, handle: FileHandle) -> None:
         self.cache.reweigh(file_key(self.client.token, self.task.path), handle, handle.weigh())

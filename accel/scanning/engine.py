@@ -20,6 +20,7 @@ from accel.planning.task import ScanTask, check_alike
 from accel.reader.reader import Reader, Tails
 from accel.scanning.file_jobs import PlannedTasks
 from accel.scanning.file_source import FileSource
+from accel.scanning.file_stream import FileStream, plan_files
 from accel.scanning.resolved_source import MetadataAnswers, ResolvedSource
 from accel.scanning.run import Run, RunHandle, converted_schema
 from accel.scanning.spec import ScanSpec, is_planned, is_stream, refuse_beside_a_plan
@@ -233,7 +234,7 @@ class Engine:
         limit = spec.at_most(limit)
         if not is_planned(spec.source):
             source = self._resolved(metrics, Tails.SERVE, limit=limit, answers=aggregation)
-            run = Run(source, limit=limit, ordered=spec.order, speculates=not self._for_spark)
+            run = Run(FileStream(source), limit=limit, ordered=spec.order, speculates=not self._for_spark)
             return RunHandle(run, schema=None, for_spark=for_spark, url=_only_path(spec.source))
         tasks: Sequence[ScanTask] = _tasks_of(spec.source)
         schema = _schema_of(spec.source)
@@ -268,7 +269,7 @@ class Engine:
             return source if isinstance(source, Plan) else Plan(_tasks_of(source), schema=_schema_of(source))
         resolved = self._resolved(metrics, answers=aggregation)
         try:
-            plans = await resolved.plans()
+            plans = await plan_files(resolved)
             question = await resolved.question()
         except BaseExceptionGroup as group:
             raise foremost(group) from group

@@ -229,8 +229,8 @@ def _level(name: str, metrics: Metrics, kinds: Sequence[Kind], round_trips: int)
     )
 
 
-def _sums(plans: Sequence[FilePlan], kept: str, total: str) -> tuple[int, int]:
-    return sum(getattr(p, kept) for p in plans), sum(getattr(p, total) for p in plans)
+def _sums(plans: Sequence[FilePlan], remaining: str, total: str) -> tuple[int, int]:
+    return sum(getattr(p, remaining) for p in plans), sum(getattr(p, total) for p in plans)
 
 
 def _sql(where: Expr) -> str:

@@ -1,16 +1,18 @@
-"""The files of a run as jobs, each of which opens and plans its file when its turn comes; and the tasks of a plan as such."""
+"""The files of a run as jobs, each of which opens and plans its file when its turn comes; and the tasks of a plan as jobs."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from accel.planning.query import Question
 from accel.planning.task import ScanTask
 from accel.reader.reader import Reader
 
-__all__ = ["FileJob", "FileJobs", "FixedJobs", "PlannedTasks"]
+__all__ = ["FileJob", "FileJobs", "PlannedTasks", "Speculation"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,26 +28,38 @@ class FileJob:
 
 
 class FileJobs(AsyncIterator[FileJob]):
-    """The files of a run, in order."""
+    """The files of one run, in order: what a run reads."""
+
+    reader: Reader
+    """Opens, plans and reads the files."""
+
+    @abstractmethod
+    async def question(self) -> Question:
+        """Return the question, with its schema settled."""
+
+    def speculate(self) -> Speculation | None:
+        """Return the same files as the cache knows them, where it does. Called on the I/O loop, before the first job."""
+        return None
 
     async def aclose(self) -> None:
         """End what is under way for files that have not come out."""
 
 
-class FixedJobs(FileJobs):
-    """Files that are known beforehand."""
+class Speculation(Protocol):
+    """Files as the cache knows them, to be read while their store is asked."""
 
-    def __init__(self, jobs: Iterable[FileJob]) -> None:
-        self._jobs = iter(jobs)
+    @property
+    def jobs(self) -> FileJobs:
+        """The files to read meanwhile."""
+        ...
 
-    async def __anext__(self) -> FileJob:
-        for job in self._jobs:
-            return job
-        raise StopAsyncIteration
+    async def holds(self) -> bool:
+        """Ask the store whether the files are still these."""
+        ...
 
 
-class PlannedTasks:
-    """The tasks of a plan, as the source of a run.
+class PlannedTasks(FileJobs):
+    """The tasks of a plan: it names the versions of its files, so a change of one is final.
 
     Parameters
     ----------
@@ -57,18 +71,16 @@ class PlannedTasks:
     def __init__(self, reader: Reader, tasks: Sequence[ScanTask]) -> None:
         self.reader = reader
         self._tasks = tasks
+        self._by_file = itertools.groupby(tasks, lambda task: id(task.file))
 
-    async def jobs(self) -> FileJobs:
-        """The files of the tasks, in order."""
-        by_file = itertools.groupby(self._tasks, lambda task: id(task.file))
-        return FixedJobs(self._job(tuple(tasks)) for _, tasks in by_file)
+    async def __anext__(self) -> FileJob:
+        for _, tasks in self._by_file:
+            return self._job(tuple(tasks))
+        raise StopAsyncIteration
 
     async def question(self) -> Question:
-        """What the plan was made for."""
+        """Return the question that the plan was made for."""
         return self._tasks[0].file.question
-
-    def speculate(self) -> None:
-        """A plan names the versions of its files: nothing is taken for what it was."""
 
     def _job(self, tasks: Sequence[ScanTask]) -> FileJob:
         async def planned() -> tuple[Sequence[ScanTask], int]:

@@ -335,15 +335,15 @@ class FileRun:
             limits.has_read(depth + trips)
             return batches
 
-        held = [reads.held_bytes(part) for part in parts]
-        if len(parts) == 1 and held[0] <= admission.admitted[order]:
+        sizes = [reads.held_bytes(part) for part in parts]
+        if len(parts) == 1 and sizes[0] <= admission.admitted[order]:
             # The second phase takes the room of the first.
             queue.put((order, group.create_task(self._caught(partial(finish, parts[0], order)))))
             return
         admission.pin(order)
         reading: set[asyncio.Task[Any]] = set()
         for number, part in enumerate(parts):
-            own = await self._enter(task, held[number], limits.part(part.weight), (*order, number))
+            own = await self._enter(task, sizes[number], limits.part(part.weight), (*order, number))
             queue.put((own, begun := group.create_task(self._caught(partial(finish, part, own)))))
             _track(begun, reading)
         await self._leave_after(order, reading)

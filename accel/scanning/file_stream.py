@@ -14,7 +14,9 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
+
+import pyarrow as pa
 
 from accel.errors import AccelError
 from accel.metrics import Metrics
@@ -22,15 +24,13 @@ from accel.planning.file_entry import FileBlock, FileEntry
 from accel.planning.file_planner import FilePlan
 from accel.planning.handle import FileHandle
 from accel.planning.query import Question
-from accel.scanning.block_pruning import excluded_by_facts, excluded_together
+from accel.scanning.block_pruning import excluded_by_facts
 from accel.scanning.file_jobs import FileJob, FileJobs
 from accel.scanning.footer_prefetch import FooterPrefetcher, PrefetchedFile
+from accel.scanning.resolved_source import ResolvedSource
 from accel.store.tasks import breathe
 
-if TYPE_CHECKING:
-    from accel.scanning.resolved_source import ResolvedSource
-
-__all__ = ["FileStream", "plan_files", "prefetcher_for"]
+__all__ = ["FileStream", "ListingSpeculation", "plan_files"]
 
 
 class _Excluded(enum.Enum):
@@ -56,19 +56,19 @@ class FileStream(FileJobs):
     Parameters
     ----------
     source : ResolvedSource
-    block : FileBlock
-        Its first block.
     pruned : dict, optional
         Is given the plans of the files that are pruned, by their places.
     """
 
-    def __init__(
-        self, source: ResolvedSource, block: FileBlock, *, pruned: dict[int, FilePlan] | None = None
-    ) -> None:
+    def __init__(self, source: ResolvedSource, *, pruned: dict[int, FilePlan] | None = None) -> None:
         self._source = source
-        self._block = block
-        self._first = block.files[0]
-        self._files = source.chosen(block)
+        self.reader = source.reader
+        source.takes_all = True
+        self._block = FileBlock((), pa.schema([]), 0, more=True)
+        """The block that the files are of; before the first one, this."""
+        self._first: FileEntry | None = None
+        """The first file of all: the question opens it."""
+        self._files: Sequence[FileEntry] = ()
         self._start = 0
         """Place of the first of these files among all of the source."""
         self._at = 0
@@ -77,11 +77,8 @@ class FileStream(FileJobs):
         self._question: Question | None = None
         self._prunes = source.spec.screens
         self._pruned = pruned
-        self._nothings: dict[tuple[int, int], FilePlan] = {}
         self._turn = asyncio.Lock()
-        self._prefetcher = source.prefetcher
-        if self._prefetcher is None and (len(self._files) > _FEW or block.more):
-            self._prefetcher = prefetcher_for(source)
+        self._prefetcher: FooterPrefetcher | None = None
 
     @property
     def num_files(self) -> int:
@@ -92,6 +89,15 @@ class FileStream(FileJobs):
         """End what is under way for files that nobody has taken."""
         if self._prefetcher is not None:
             await self._prefetcher.aclose()
+
+    async def question(self) -> Question:
+        """Return the question, with its schema settled."""
+        return await self._source.question()
+
+    def speculate(self) -> ListingSpeculation | None:
+        """Return the same files as the cache knows them, where it does."""
+        cached = self._source.as_cached()
+        return None if cached is None else ListingSpeculation(self._source, *cached)
 
     async def __anext__(self) -> FileJob:
         """The next file that is left, as a job."""
@@ -107,9 +113,8 @@ class FileStream(FileJobs):
         """
         async with self._turn:
             while True:
-                await breathe()
                 await self._look_ahead()
-                if len(self._files) > _BLOCK:
+                if len(self._files) > 1:
                     await breathe()
                 left = self._take_next()
                 self._uncounted.count(self._source.reader.metrics)
@@ -141,16 +146,12 @@ class FileStream(FileJobs):
                 counts = self._source.counts
                 counts.opening_trips = max(counts.opening_trips, opened.round_trips)
             if self._pruned is not None:
-                self._pruned[place] = self._nothing_of(handle)
+                self._pruned[place] = (
+                    FilePlan()
+                    if handle is None
+                    else FilePlan(row_groups=handle.num_row_groups, rows=handle.num_rows)
+                )
         return None
-
-    def _nothing_of(self, handle: FileHandle | None) -> FilePlan:
-        """The plan of a file that is pruned: one for all files of a size, as there may be thousands."""
-        size = (0, 0) if handle is None else (handle.num_row_groups, handle.num_rows)
-        found = self._nothings.get(size)
-        if found is None:
-            found = self._nothings[size] = FilePlan(row_groups=size[0], rows=size[1])
-        return found
 
     async def _look_ahead(self) -> None:
         """Have enough files pruned, or being opened, for the next ones to be at hand."""
@@ -159,6 +160,8 @@ class FileStream(FileJobs):
             exhausted = self._at >= len(self._files)
             if exhausted and (self._ready or not self._block.more or not await self._take_block()):
                 return
+            if self._at >= len(self._files):
+                continue
             prefetcher = self._prefetcher
             if self._ready and (prefetcher is None or len(self._ready) + _BLOCK > prefetcher.depth):
                 return
@@ -168,11 +171,23 @@ class FileStream(FileJobs):
 
     async def _take_block(self) -> bool:
         """Go on with the next block of the source; False where there is none."""
+        source = self._source
+        block = await (source.first_block() if self._first is None else source.next_block())
         self._start, self._at = self.num_files, 0
-        block = await self._source.next_block()
-        self._files = () if block is None else self._source.chosen(block)
-        self._block = FileBlock((), self._block.partition_schema, 0) if block is None else block
-        return block is not None
+        if block is None:
+            self._files, self._block = (), FileBlock((), self._block.partition_schema, 0)
+            return False
+        self._files, self._block = source.chosen(block), block
+        if self._first is None:
+            self._first = block.files[0]
+            self._prefetcher = source.prefetcher
+            if self._prefetcher is None and (len(self._files) > _FEW or block.more):
+                self._prefetcher = source.make_prefetcher()
+            if len(self._files) == 1 and not block.more:
+                # There is nothing to prune together, or to open ahead.
+                self._ready.append((0, self._files[0], None))
+                self._at = 1
+        return True
 
     def _look_at_some(self) -> None:
         """Prune the next files of the block together, and ask for those that have to be opened."""
@@ -219,7 +234,7 @@ class FileStream(FileJobs):
             if handle is not None:
                 places.append(place)
                 cached.append((file, handle))
-        excluded = _excluded(source, cached, question)
+        excluded = source.excluded(cached, question)
         for place, (_, handle), is_excluded in zip(places, cached, excluded, strict=True):
             if is_excluded:
                 found[place] = handle
@@ -255,50 +270,55 @@ class _Uncounted:
             self.files = self.row_groups = self.rows = self.hits = 0
 
 
-def prefetcher_for(source: ResolvedSource) -> FooterPrefetcher | None:
-    """What opens the files of a source ahead of their turn; None where the first ones may be enough."""
-    most = source.spec.options.max_files_in_flight
-    if source.limit is not None or most == 1:
-        return None
+class ListingSpeculation:
+    """The files of a source as the cache knows them, until its store has confirmed that.
 
-    async def prune(opened: Sequence[tuple[FileEntry, FileHandle]]) -> list[bool]:
-        """For files that have just been opened, whether planning each would find that nothing is to be read."""
-        out = [False] * len(opened)
-        if not source.spec.screens:
-            return out
-        try:
-            question = await source.question()
-        except Exception:  # noqa: BLE001 - raised when the first file's turn comes
-            return out
-        return _excluded(source, opened, question)
+    Parameters
+    ----------
+    asking : ResolvedSource
+        Asks the store, and is read instead where the source is something else by now.
+    assumed : ResolvedSource
+        Reads the files as they are cached.
+    expected : FileBlock
+        Those files.
+    """
 
-    return FooterPrefetcher(source.reader.opener, prune, most=most)
+    def __init__(self, asking: ResolvedSource, assumed: ResolvedSource, expected: FileBlock) -> None:
+        self._asking = asking
+        self._source = assumed
+        self.jobs = FileStream(assumed)
+        self._expected = expected
+        self._moment = time.monotonic()
+
+    async def holds(self) -> bool:
+        """Whether the source still holds the files that were expected."""
+        freshness = self._source.reader.opener.freshness
+        block = await self._asking.confirm(self._expected)
+        facts = None if block is None else block.files[0].facts
+        current = None if facts is None else facts.handle
+        # A single file is confirmed by its handle: the pass may have used another one by now.
+        if block is None or any(current is not None and used is not current for used in freshness.assumed):
+            if self._source.answers is not None:
+                self._source.answers.begin_again()
+            return False
+        freshness.confirm_assumed(self._moment)
+        self._source.reader.metrics.deepest(block.round_trips)
+        return True
 
 
-async def plan_files(source: ResolvedSource, block: FileBlock) -> list[FilePlan]:
-    """The plans of all files of a source, in order."""
+async def plan_files(source: ResolvedSource) -> list[FilePlan]:
+    """Return the plans of all files of a source, in order."""
     plans: dict[int, FilePlan] = {}
-    stream = FileStream(source, block, pruned=plans)
+    stream = FileStream(source, pruned=plans)
 
     async def work() -> None:
         while (left := await stream.next()) is not None:
             place, file, opened = left
             plans[place] = await source.plan_current(file, opened)
 
+    most = source.spec.options.max_files_in_flight
+    block = await source.first_block()
     async with aclosing(stream), asyncio.TaskGroup() as group:
-        most = source.spec.options.max_files_in_flight
         for _ in range(most if block.more else min(len(block.files), most)):
             group.create_task(work())
     return [plans[place] for place in range(stream.num_files)]
-
-
-def _excluded(
-    source: ResolvedSource, opened: Sequence[tuple[FileEntry, FileHandle]], question: Question
-) -> list[bool]:
-    return excluded_together(
-        opened,
-        question,
-        paths=source.paths,
-        check=source.check_names,
-        schema_of=source.reader.opener.schema_of,
-    )

@@ -286,7 +286,7 @@ class FooterPrefetcher:
             steps = self._opener.steps(prefetched.file, prefetched.hint)
             try:
                 next(steps)
-                need = steps.send(
+                request = steps.send(
                     tail if metadata is None else Tail(tail.data, tail.start, tail.size, tail.etag, metadata)
                 )
             except StopIteration as done:
@@ -295,7 +295,7 @@ class FooterPrefetcher:
             except Exception as error:  # noqa: BLE001 - raised when its turn comes
                 self._fail(prefetched, error)
             else:
-                self._start(self._finish(prefetched, tail, steps, need))
+                self._start(self._finish(prefetched, tail, steps, request))
         await self._conclude(opened)
 
     async def _finish(
@@ -303,13 +303,13 @@ class FooterPrefetcher:
         prefetched: PrefetchedFile,
         tail: Tail,
         steps: Steps[FileHandle],
-        need: ReadRequest | TailRequest,
+        request: ReadRequest | TailRequest,
     ) -> None:
         """Request what the tail lacks of a longer footer."""
         try:
             handle, trips = await self._opener.drive_on(
                 steps,
-                need,
+                request,
                 client=prefetched.client,
                 path=prefetched.file.path,
                 tail=tail,

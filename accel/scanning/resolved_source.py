@@ -1,7 +1,7 @@
 """A scan's source resolved: its files, the schema that they settle, the question, and how each file is opened and planned.
 
-Stages 1 to 3 of the pipeline meet here: in comes a `FileSource` and a `ScanSpec`, out come `FileJob`s for a run, or
-plans. One object serves one run, on the I/O loop. Files are opened while the first one still settles the schema, so a
+Stages 1 to 3 of the pipeline meet here: in comes a `FileSource` and a `ScanSpec`, out come blocks of files, and a plan
+for each file. One object serves one run, on the I/O loop. Files are opened while the first one still settles the schema, so a
 directory costs one listing, one wave of footers and one wave of data.
 """
 
@@ -28,7 +28,8 @@ from accel.planning.query import Question
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.reader.reader import Reader
-from accel.scanning.file_jobs import FileJob, FileJobs, FixedJobs
+from accel.scanning.block_pruning import excluded_together
+from accel.scanning.file_jobs import FileJob
 from accel.scanning.file_source import FileSource, SourceRequest
 from accel.scanning.footer_prefetch import FooterPrefetcher, PrefetchedFile
 from accel.scanning.spec import ScanSpec
@@ -122,7 +123,7 @@ class ResolvedSource:
         self._unsettled: Exception | None = None
         self._settling = asyncio.Lock()
         self._first: tuple[FileHandle, int] | None = None
-        self._takes_all = False
+        self.takes_all = False
         """All files are going to be planned."""
         self.prefetcher: FooterPrefetcher | None = None
         """Opens files already while the source still lists others. The stream of files that takes it closes it."""
@@ -172,7 +173,7 @@ class ResolvedSource:
         return self._take(block)
 
     def _request(self) -> SourceRequest:
-        early = self._takes_all and self.spec.selection is None
+        early = self.takes_all and self.spec.selection is None
         return SourceRequest(
             reader=self.reader,
             where=self.spec.where,
@@ -191,9 +192,7 @@ class ResolvedSource:
 
     def _prefetch(self, files: Iterable[FileEntry]) -> None:
         if self.prefetcher is None:
-            from accel.scanning.file_stream import prefetcher_for
-
-            self.prefetcher = prefetcher_for(self)
+            self.prefetcher = self.make_prefetcher()
             if self.prefetcher is not None:
                 self.prefetcher.ask_early(files)
 
@@ -202,8 +201,8 @@ class ResolvedSource:
         """Whether a run would read by what the cache knows while the store is asked."""
         return self._source.expected(self._request()) is not None
 
-    def speculate(self) -> ListingSpeculation | None:
-        """The same source as the cache knows it, to be read while the store is asked; None where nothing is cached."""
+    def as_cached(self) -> tuple[ResolvedSource, FileBlock] | None:
+        """Return the same source, and its files, as the cache knows them; None where it does not."""
         expected = self._source.expected(self._request())
         if expected is None:
             return None
@@ -221,10 +220,10 @@ class ResolvedSource:
         except (AccelError, ValueError):
             # A selection may name files that were not there: those that are there now decide.
             return None
-        return ListingSpeculation(self, other, expected)
+        return other, expected
 
     async def confirm(self, expected: FileBlock) -> FileBlock | None:
-        """Ask the store whether the source still is what `speculate` took it for: see `FileSource.confirm`."""
+        """Ask the store whether the source still is what `as_cached` took it for: see `FileSource.confirm`."""
         self.reader.opener.freshness.note_listing(time.monotonic())
         return await self._source.confirm(self._request(), expected)
 
@@ -312,6 +311,34 @@ class ResolvedSource:
                 early = await self.prefetcher.open_early(file)
         return early or await self._open(file)
 
+    def make_prefetcher(self) -> FooterPrefetcher | None:
+        """Return what opens the files ahead of their turn; None where the first ones may be enough."""
+        most = self.spec.options.max_files_in_flight
+        if self.limit is not None or most == 1:
+            return None
+        return FooterPrefetcher(self.reader.opener, self._prune_opened, most=most)
+
+    async def _prune_opened(self, opened: Sequence[tuple[FileEntry, FileHandle]]) -> list[bool]:
+        """Return for files that have just been opened whether planning each would find nothing to read."""
+        none = [False] * len(opened)
+        if not self.spec.screens:
+            return none
+        try:
+            question = await self.question()
+        except Exception:  # noqa: BLE001 - raised when the first file's turn comes
+            return none
+        return self.excluded(opened, question)
+
+    def excluded(self, opened: Sequence[tuple[FileEntry, FileHandle]], question: Question) -> list[bool]:
+        """Return for each opened file whether statistics and path exclude it."""
+        return excluded_together(
+            opened,
+            question,
+            paths=self.paths,
+            check=self.check_names,
+            schema_of=self.reader.opener.schema_of,
+        )
+
     def offer_facts(self, file: FileEntry) -> None:
         """Have the metadata that the source knows of a file cached, if nothing is."""
         facts = self._facts_of(file)
@@ -350,28 +377,6 @@ class ResolvedSource:
         self._first = None
 
     # -- stages 2 and 3: open and plan -----------------------------------------------------------
-
-    async def jobs(self) -> FileJobs:
-        """The files to read, in order, as jobs. Files that are pruned on the way are counted."""
-        self._takes_all = True
-        block = await self.first_block()
-        files = self.chosen(block)
-        if len(files) == 1 and not block.more:
-            return FixedJobs([self.job(files[0])])  # nothing to prune together, or to open ahead
-        from accel.scanning.file_stream import FileStream
-
-        return FileStream(self, block)
-
-    async def plans(self) -> list[FilePlan]:
-        """The plans of all files, in order."""
-        self._takes_all = True
-        block = await self.first_block()
-        files = self.chosen(block)
-        if len(files) == 1 and not block.more:
-            return [await self.plan_current(files[0])]
-        from accel.scanning.file_stream import plan_files
-
-        return await plan_files(self, block)
 
     def chosen(self, block: FileBlock) -> Sequence[FileEntry]:
         """The files of a block that are to be read: those that a selection names, else all."""
@@ -486,38 +491,3 @@ class ResolvedSource:
                 path=file.url,
                 hint="mapInArrow matches columns by position: give columns= or schema=",
             )
-
-
-class ListingSpeculation:
-    """A source taken for what the cache knows, until its store has confirmed that.
-
-    Parameters
-    ----------
-    asking : ResolvedSource
-        Asks the store, and is read instead where the source is something else by now.
-    assumed : ResolvedSource
-        Reads the files as they are cached.
-    expected : FileBlock
-        Those files.
-    """
-
-    def __init__(self, asking: ResolvedSource, assumed: ResolvedSource, expected: FileBlock) -> None:
-        self._asking = asking
-        self.source = assumed
-        self._expected = expected
-        self._moment = time.monotonic()
-
-    async def holds(self) -> bool:
-        """Whether the source still holds the files that were expected."""
-        freshness = self.source.reader.opener.freshness
-        block = await self._asking.confirm(self._expected)
-        facts = None if block is None else block.files[0].facts
-        current = None if facts is None else facts.handle
-        # A single file is confirmed by its handle: the pass may have used another one by now.
-        if block is None or any(current is not None and used is not current for used in freshness.assumed):
-            if self.source.answers is not None:
-                self.source.answers.begin_again()
-            return False
-        freshness.confirm_assumed(self._moment)
-        self.source.reader.metrics.deepest(block.round_trips)
-        return True

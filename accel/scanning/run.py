@@ -1,6 +1,6 @@
 """One run of a scan: stages 2 to 5 over its files, side by side; then stage 6, batches handed out in order.
 
-In: a resolved source, whose files come as jobs. Out: record batches, one for each `take`. What bounds it: admission
+In: the files as jobs. Out: record batches, one for each `take`. What bounds it: admission
 under `Options.memory_limit` (`run_limits`), `Options.max_files_in_flight`, and a few batches that wait for the consumer.
 
 What fails is raised in its turn: the rows before it come out first, so that a `limit` which they satisfy does not
@@ -18,13 +18,12 @@ import itertools
 from collections.abc import Callable
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from accel.errors import AccelError, ObjectChangedError
-from accel.reader.reader import Reader
-from accel.scanning.file_jobs import FileJob, FileJobs
+from accel.scanning.file_jobs import FileJob, FileJobs, Speculation
 from accel.scanning.file_run import BatchQueue, FileRun, ReadyBatch
 from accel.scanning.run_limits import RunLimits
 from accel.store import io_loop
@@ -34,7 +33,7 @@ from accel.store.tasks import CancellationGuard, begin, closed_early, see
 if TYPE_CHECKING:
     from accel.planning.query import Question
 
-__all__ = ["Run", "RunHandle", "RunSource", "Speculation", "converted_schema"]
+__all__ = ["Run", "RunHandle", "converted_schema"]
 
 Convert = Callable[[pa.RecordBatch], pa.RecordBatch]
 
@@ -43,52 +42,18 @@ _READY_BATCHES = 4
 _PLAN_AGAIN = "plan again, by accel.plan or a new accel.spark.read: a plan names the versions that it found"
 
 
-class RunSource(Protocol):
-    """What a run reads."""
-
-    @property
-    def reader(self) -> Reader:
-        """Opens, plans and reads the files."""
-        ...
-
-    async def jobs(self) -> FileJobs:
-        """The files, in order."""
-        ...
-
-    async def question(self) -> Question:
-        """What is asked of the files, with the schema settled."""
-        ...
-
-    def speculate(self) -> Speculation | None:
-        """The same source as it is likely to be found, if it was met before. Called on the I/O loop."""
-        ...
-
-
-class Speculation(Protocol):
-    """A source as it is likely to be found, until its store has confirmed that."""
-
-    @property
-    def source(self) -> RunSource:
-        """What can be read meanwhile."""
-        ...
-
-    async def holds(self) -> bool:
-        """Ask the store whether the source is what it was taken for."""
-        ...
-
-
 class _Pass:
     """Files opened, planned and read ahead, as far as the limits allow; `ready` gives what comes of them."""
 
-    def __init__(self, source: RunSource, *, limit: int | None, ordered: bool) -> None:
-        self.source = source
+    def __init__(self, jobs: FileJobs, *, limit: int | None, ordered: bool) -> None:
+        self.jobs = jobs
         self._limit = limit
         self._ordered = ordered
-        options = source.reader.options
+        options = jobs.reader.options
         self._most_files = options.max_files_in_flight
         self._files = 1 if limit is not None else self._most_files
         """Files side by side. With a limit they are few at first, as these may be enough."""
-        self.limits = RunLimits(source.reader, limit=limit)
+        self.limits = RunLimits(jobs.reader, limit=limit)
         self.ready: asyncio.Queue[ReadyBatch | None] = asyncio.Queue(_READY_BATCHES)
         """None follows the last batch, also where `failed` says why there are no more."""
         self.failed: BaseException | None = None
@@ -96,7 +61,6 @@ class _Pass:
         """Files that have begun and are not handed out whole."""
         self._changed = asyncio.Event()
         """Set where another file may begin, or never will."""
-        self._jobs: FileJobs | None = None
         self._stopped = False
         self.main = begin(self._main())
 
@@ -106,9 +70,8 @@ class _Pass:
         if not self.main.done():
             self.main.cancel()
             await asyncio.wait((self.main,))
-            if self._jobs is not None:
-                # A task that is cancelled before its first step closes nothing.
-                await self._jobs.aclose()
+            # A task that is cancelled before its first step closes nothing.
+            await self.jobs.aclose()
         self._end_queue()
 
     def _end_queue(self) -> None:
@@ -118,10 +81,8 @@ class _Pass:
 
     async def _main(self) -> None:
         try:
-            with CancellationGuard():
-                self._jobs = await self.source.jobs()
-            async with aclosing(self._jobs) as jobs:
-                await self._read_files(jobs)
+            async with aclosing(self.jobs):
+                await self._read_files()
         except (asyncio.CancelledError, GeneratorExit):
             if not self._stopped:
                 self.failed = closed_early()
@@ -135,30 +96,29 @@ class _Pass:
             # Else nobody takes any more, and a full queue would hold this up for ever.
             await self.ready.put(None)
 
-    async def _read_files(self, jobs: FileJobs) -> None:
+    async def _read_files(self) -> None:
         begun: asyncio.Queue[FileRun | None] = asyncio.Queue()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._begin_files(group, jobs, begun))
+            group.create_task(self._begin_files(group, begun))
             while (run := await begun.get()) is not None:
                 if self._ordered:
                     await self._hand_out(run)
                 else:
                     group.create_task(self._hand_out(run))
 
-    async def _begin_files(
-        self, group: asyncio.TaskGroup, jobs: FileJobs, begun: asyncio.Queue[FileRun | None]
-    ) -> None:
+    async def _begin_files(self, group: asyncio.TaskGroup, begun: asyncio.Queue[FileRun | None]) -> None:
         """Begin one file after the other, as long as one more is worth it."""
-        for number in itertools.count():
-            if not await self._may_begin():
-                break
-            job: FileJob | None = await anext(jobs, None)
-            if job is None or self.limits.failing:
-                break
-            run = FileRun(self.limits, number, job=job, changed=self._changed.set)
-            self._window.add(run)
-            group.create_task(run.execute())
-            begun.put_nowait(run)
+        with CancellationGuard():  # a task group does not notice a task that ends by a cancellation
+            for number in itertools.count():
+                if not await self._may_begin():
+                    break
+                job: FileJob | None = await anext(self.jobs, None)
+                if job is None or self.limits.failing:
+                    break
+                run = FileRun(self.limits, number, job=job, changed=self._changed.set)
+                self._window.add(run)
+                group.create_task(run.execute())
+                begun.put_nowait(run)
         begun.put_nowait(None)
 
     async def _may_begin(self) -> bool:
@@ -193,21 +153,21 @@ class Run:
 
     Parameters
     ----------
-    source : RunSource
+    jobs : FileJobs
     limit : int or None
         Rows after which the run ends.
     ordered : bool
         Files come out in order; else each as it comes, its own rows in order.
     speculates : bool
-        Whether the source may be read as it was met the last time, while its store is asked.
+        Whether the files may be read as the cache knows them, while their store is asked.
     """
 
-    def __init__(self, source: RunSource, *, limit: int | None, ordered: bool, speculates: bool) -> None:
-        self._source = source
+    def __init__(self, jobs: FileJobs, *, limit: int | None, ordered: bool, speculates: bool) -> None:
+        self._jobs = jobs
         self._limit = limit
         self._ordered = ordered
         self._speculates = speculates
-        self._metrics = source.reader.metrics
+        self._metrics = jobs.reader.metrics
         self._pass: _Pass | None = None
         self._gate: asyncio.Task[None] | None = None
         self._rows = 0
@@ -273,8 +233,8 @@ class Run:
 
     async def question(self) -> Question:
         """What is asked, with the schema settled."""
-        source = self._source if self._limit == 0 else (await self._started()).source
-        return await source.question()
+        jobs = self._jobs if self._limit == 0 else (await self._started()).jobs
+        return await jobs.question()
 
     async def close(self) -> None:
         """Stop: no request of this run is in flight and no task of it is left afterwards."""
@@ -291,11 +251,11 @@ class Run:
         if self._closed and not self._ended:
             raise closed_early()
         if self._pass is None:
-            speculation = self._source.speculate() if self._speculates else None
+            speculation = self._jobs.speculate() if self._speculates else None
             if speculation is None:
-                self._pass = self._begin(self._source)
+                self._pass = self._begin(self._jobs)
             else:
-                self._pass = self._begin(speculation.source)
+                self._pass = self._begin(speculation.jobs)
                 self._gate = begin(self._pass_gate(speculation))
                 self._gate.add_done_callback(see)
         if self._gate is not None:
@@ -305,8 +265,8 @@ class Run:
             self._gate.result()
         return self._pass
 
-    def _begin(self, source: RunSource) -> _Pass:
-        return _Pass(source, limit=self._limit, ordered=self._ordered)
+    def _begin(self, jobs: FileJobs) -> _Pass:
+        return _Pass(jobs, limit=self._limit, ordered=self._ordered)
 
     async def _pass_gate(self, speculation: Speculation) -> None:
         """See that the pass that was begun is the right one, or begin the one that is."""
@@ -320,7 +280,7 @@ class Run:
             if not holds and begun is not None:
                 await begun.stop()
                 self._metrics.begin_again()
-                self._pass = self._begin(self._source)
+                self._pass = self._begin(self._jobs)
             return
         raise failure
 

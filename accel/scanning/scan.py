@@ -122,7 +122,7 @@ class Scan:
     def to_table(self) -> pa.Table:
         """The whole result, in file order (any with `order=False`).
 
-        FixedJobs inside a running event loop too, which it blocks meanwhile.
+        Works inside a running event loop too, which it blocks meanwhile.
 
         Raises
         ------

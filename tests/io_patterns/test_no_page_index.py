@@ -14,7 +14,7 @@ from accel.format.footer import parse_footer
 from accel.format.model import FileMetadata, OffsetIndex
 from accel.format.page_index import parse_offset_index
 from accel.format.thrift import read_struct, write_struct
-from accel.planning import remembered
+from accel.planning import predicate_cache
 from accel.ranges import ByteRange
 from accel.reader import task_reads
 from accel.testing import DictStore, Layout, RecordingStore, bench_table, write_file
@@ -162,7 +162,7 @@ def test_what_was_remembered_under_a_lying_page_index_is_given_up_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(task_reads, "_LEAST_TESTED", 1)
-    monkeypatch.setattr(remembered, "_MOST_SHARE", 1)
+    monkeypatch.setattr(predicate_cache, "_MOST_SHARE", 1)
     table = bench_table(ROWS)
     lying = lying_offset_index(write_file(table, Layout(group_rows=GROUP, page_rows=PAGE)), "first rows")
     store, cache = DictStore({"f.parquet": lying}), accel.Cache()

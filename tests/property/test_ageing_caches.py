@@ -208,7 +208,7 @@ def unsaid(cache: accel.Cache) -> int:
 @pytest.mark.parametrize("limits", [(256 << 20, 256 << 20), (60_000, 400_000), (20_000, 64_000)], ids=str)
 def test_a_cache_grows_old(max_age: float, limits: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accel.reader.task_reads._LEAST_TESTED", 1)
-    monkeypatch.setattr("accel.planning.remembered._MOST_SHARE", 2)
+    monkeypatch.setattr("accel.planning.predicate_cache._MOST_SHARE", 2)
     monkeypatch.setattr("accel.reader.reader._WHOLE_BYTES", 0)
     monkeypatch.setattr("accel.reader.task_reads._LEAST_TAUGHT", 0)
     chance = random.Random(f"{SEED} {max_age} {limits}")

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+import accel
 from accel.errors import SchemaMismatchError
-from accel.planning.conform import check_schema, conform_array, widens
+from accel.planning.conform import (
+    check_schema,
+    check_variants,
+    conform_array,
+    conformed_columns,
+    overlay,
+    widens,
+)
+from accel.predicate.bind import bind
+from accel.predicate.where import to_expr
+from accel.testing import write_file
 
 WIDENS = [
     (pa.int8(), pa.int64(), True),
@@ -238,3 +250,143 @@ def test_check_schema_names_file_column_and_types() -> None:
     ) as info:
         check_schema(pa.schema([("x", pa.float64())]), pa.schema([("x", pa.int32())]), url="part-2.parquet")
     assert info.value.hint is not None
+
+
+# -- overlay ----------------------------------------------------------------------------------------
+
+
+MS, S = pa.duration("ms"), pa.duration("s")
+
+
+@pytest.mark.parametrize(
+    ("meant", "file", "bound", "conformed"),
+    [
+        # The same literal says the same: the file's own type, which its metadata is of.
+        (pa.int64(), pa.int8(), pa.int8(), False),
+        (pa.decimal128(9, 2), pa.int16(), pa.int16(), False),
+        (pa.float64(), pa.float32(), pa.float32(), False),
+        (pa.float64(), pa.int32(), pa.int32(), False),
+        (pa.timestamp("us"), pa.timestamp("s"), pa.timestamp("s"), False),
+        (pa.date64(), pa.date32(), pa.date32(), False),
+        (pa.large_string(), pa.string(), pa.string(), False),
+        (pa.int8(), pa.null(), pa.null(), False),
+        (pa.list_(pa.int64()), pa.list_(pa.int8()), pa.list_(pa.int8()), False),
+        # Another thing: the data set's type.
+        (MS, S, MS, True),
+        (pa.int8(), pa.bool8(), pa.int8(), True),
+        (pa.float64(), pa.bool8(), pa.float64(), True),
+        (pa.binary(), pa.uuid(), pa.binary(), True),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("nested", [False, True], ids=["column", "field"])
+def test_types(
+    meant: pa.DataType, file: pa.DataType, bound: pa.DataType, conformed: bool, *, nested: bool
+) -> None:
+    def schema(kind: pa.DataType) -> pa.Schema:
+        one = pa.schema([("x", kind)])
+        return pa.schema([("s", pa.struct(list(one)))]) if nested else one
+
+    found = overlay(schema(meant), schema(file))
+    assert found == schema(bound)
+    where = bind(to_expr("s.x IS NULL" if nested else "x IS NULL"), found)
+    path = ("s", "x") if nested else ("x",)
+    assert conformed_columns(where, schema(meant), file=schema(file)) == ({path: meant} if conformed else {})
+
+
+def test_columns_of_one_of_them() -> None:
+    meant = pa.schema([("a", pa.int64()), ("s", pa.struct([("x", MS), ("y", pa.int8())]))])
+    file = pa.schema([("s", pa.struct([("own", pa.int8()), ("x", S)])), ("b", pa.int8())])
+    assert overlay(meant, file) == pa.schema(
+        [("a", pa.int64()), ("s", pa.struct([("own", pa.int8()), ("x", MS), ("y", pa.int8())]))]
+    )
+
+
+# -- variants ---------------------------------------------------------------------------------------
+
+
+def variant(typed: pa.DataType | None = None, **more: pa.DataType) -> pa.DataType:
+    fields = {"metadata": pa.binary(), "value": pa.binary(), **more}
+    return pa.struct({**fields, "typed_value": typed} if typed is not None else fields)
+
+
+def shredded(**fields: pa.DataType) -> pa.DataType:
+    """An object of which these fields are taken out."""
+    return variant(
+        pa.struct({n: pa.struct({"value": pa.binary(), "typed_value": k}) for n, k in fields.items()})
+    )
+
+
+PLAIN = variant()
+ONE = shredded(a=pa.int64())
+TWO = shredded(a=pa.int64(), b=pa.string())
+
+
+@pytest.mark.parametrize(
+    ("have", "to", "lost"),
+    [
+        pytest.param(ONE, PLAIN, "v.typed_value", id="shredded after unshredded"),
+        pytest.param(PLAIN, ONE, None, id="unshredded after shredded"),
+        pytest.param(TWO, ONE, "v.typed_value.b", id="a field more"),
+        pytest.param(ONE, TWO, None, id="a field less"),
+        pytest.param(ONE, shredded(a=pa.string()), "v.typed_value.a.typed_value", id="another type"),
+        pytest.param(ONE, shredded(a=pa.int32()), "v.typed_value.a.typed_value", id="a wider type"),
+        pytest.param(shredded(a=pa.int32()), ONE, None, id="a narrower type"),
+        pytest.param(ONE, variant(pa.int64()), "v.typed_value", id="an object, and a number"),
+        pytest.param(
+            variant(pa.list_(ONE)), variant(pa.list_(PLAIN)), "v.typed_value.element.typed_value", id="array"
+        ),
+        pytest.param(pa.struct({"x": ONE}), pa.struct({"x": PLAIN}), "v.x.typed_value", id="in a struct"),
+        pytest.param(pa.list_(ONE), pa.large_list(PLAIN), "v.element.typed_value", id="in a list"),
+        pytest.param(
+            pa.map_(pa.string(), ONE), pa.map_(pa.string(), PLAIN), "v.value.typed_value", id="in a map"
+        ),
+        pytest.param(
+            variant(),
+            pa.struct({"metadata": pa.binary(), "typed_value": pa.int64()}),
+            "v.value",
+            id="no value",
+        ),
+        pytest.param(ONE, pa.struct({"value": pa.large_binary()}), None, id="a field that the caller chose"),
+        pytest.param(variant(ONE, kind=pa.string()), PLAIN, None, id="another struct"),
+        pytest.param(
+            pa.struct({"metadata": pa.string(), "value": pa.binary(), "typed_value": pa.int64()}),
+            pa.struct({"metadata": pa.string(), "value": pa.binary()}),
+            None,
+            id="a struct with text",
+        ),
+        pytest.param(ONE, pa.int64(), None, id="for others to refuse"),
+    ],
+)
+def test_what_a_variant_would_lose(have: pa.DataType, to: pa.DataType, lost: str | None) -> None:
+    def check() -> None:
+        check_variants(pa.schema([("v", have)]), pa.schema([("v", to)]), names=["v"], url="u")
+
+    if lost is None:
+        check()
+        return
+    with pytest.raises(SchemaMismatchError) as caught:
+        check()
+    assert str(caught.value) == (
+        f"u: column 'v' holds a VARIANT that is shredded differently here: the scan's schema has no {lost!r} that its "
+        "values would fit into (leave the column out by columns=, or read the files of one shredding at a time)"
+    )
+
+
+def test_a_scan_loses_no_variants(tmp_path: Path) -> None:
+    row = {"metadata": b"m", "value": b"v"}
+    typed = {"metadata": b"m", "value": None, "typed_value": 7}
+    plain = pa.table({"k": [1], "v": pa.array([row], PLAIN)})
+    number = pa.table({"k": [2], "v": pa.array([typed], variant(pa.int64()))})
+    for name, table in (("plain", plain), ("typed", number)):
+        (tmp_path / f"{name}.parquet").write_bytes(write_file(table))
+    first, second = (str(tmp_path / f"{name}.parquet") for name in ("plain", "typed"))
+
+    with pytest.raises(SchemaMismatchError) as caught:
+        accel.scan([first, second]).to_table()
+    assert caught.value.path == second
+    assert accel.scan([first, second], columns=["k"]).to_table().to_pylist() == [{"k": 1}, {"k": 2}]
+    assert accel.scan([second, first]).to_table().to_pylist() == [
+        {"k": 2, "v": typed},
+        {"k": 1, "v": {**row, "typed_value": None}},
+    ]

@@ -125,18 +125,9 @@ def test_each_term_is_judged_once_for_each_value_of_its_own(monkeypatch: pytest.
     assert (judged.count([("year",)]), judged.count([("code",)]), len(judged)) == (10, 10, 120)
 
 
-def test_each_value_is_made_of_the_data_set_type_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Any] = []
-    fields = module.constant_fields
-
-    def counting(asked: Any, names: Any, *, partition: Any) -> Any:
-        made.extend(zip(names, partition, strict=True))
-        return fields(asked, names, partition=partition)
-
-    monkeypatch.setattr(module, "constant_fields", counting)
+def test_each_value_is_of_the_data_set_type() -> None:
     paths, put = PartitionValues(None, LISTED), question(None, "code")
     for year in (2001, 2002):
         for code in (1, None):
             expected = {"code": pa.scalar(code, pa.int64())}
             assert paths.of(file(year, code), put) == expected
-    assert sorted(made, key=str) == [("code", 1), ("code", None), ("year", 2001), ("year", 2002)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -43,6 +44,13 @@ def query(where: Any, **changed: Any) -> FileQuery:
     return FileQuery(**{**fields, **changed})
 
 
+def key_of(of: FileQuery, int96_unit: str) -> bytes | None:
+    """The predicate's key for a file that this question is compiled for."""
+    question = Question(None, SCHEMA, SCHEMA, ())
+    file: Any = SimpleNamespace(query=of, int96_unit=int96_unit, question=question)
+    return predicate_key(file)
+
+
 def test_predicates_that_select_other_rows_have_other_keys() -> None:
     texts = [
         "i = 1",
@@ -76,12 +84,12 @@ def test_predicates_that_select_other_rows_have_other_keys() -> None:
         "i = small",
         "i < small",
     ]
-    keys = {text: predicate_key(query(text), "ns") for text in texts}
+    keys = {text: key_of(query(text), "ns") for text in texts}
     assert None not in keys.values()
     same = [(a, b) for a, b in itertools.combinations(texts, 2) if keys[a] == keys[b]]
     # Without nulls or NaN in the way these are the same atoms.
     assert same == [("i <> 1", "NOT (i = 1)")]
-    assert keys == {text: predicate_key(query(text), "ns") for text in texts}
+    assert keys == {text: key_of(query(text), "ns") for text in texts}
 
 
 @pytest.mark.parametrize(
@@ -119,7 +127,7 @@ def test_predicates_that_select_other_rows_have_other_keys() -> None:
     ],
 )
 def test_what_else_says_which_rows_match_is_in_the_key(one: dict[str, Any], other: dict[str, Any]) -> None:
-    keys = [predicate_key(query("i = 1", **changed), "ns") for changed in (one, dict(one), other)]
+    keys = [key_of(query("i = 1", **changed), "ns") for changed in (one, dict(one), other)]
     assert None not in keys
     assert keys[0] == keys[1]
     assert keys[0] != keys[2]
@@ -127,12 +135,12 @@ def test_what_else_says_which_rows_match_is_in_the_key(one: dict[str, Any], othe
 
 def test_the_unit_of_int96_is_in_the_key() -> None:
     asked = query("i = 1")
-    assert predicate_key(asked, "ns") != predicate_key(asked, "us")
+    assert key_of(asked, "ns") != key_of(asked, "us")
 
 
 def test_what_is_no_predicate_or_a_long_one_has_no_key() -> None:
-    assert predicate_key(query(None), "ns") is None
-    assert predicate_key(query(f"i IN ({', '.join(map(str, range(0, 9000, 7)))})"), "ns") is None
+    assert key_of(query(None), "ns") is None
+    assert key_of(query(f"i IN ({', '.join(map(str, range(0, 9000, 7)))})"), "ns") is None
 
 
 class Task:
@@ -250,7 +258,7 @@ def test_what_does_not_pickle_has_no_key() -> None:
     constant = pa.ExtensionArray.from_storage(Mine(), pa.array([None], pa.int64()))[0]
     assert key(output_constants={"year": constant}) is None
     assert key(where="i = 1", sure=(), constants={("p",): constant}) is None
-    assert predicate_key(query("i = 1", constants={("p",): constant}), "ns") is None
+    assert key_of(query("i = 1", constants={("p",): constant}), "ns") is None
 
 
 def test_an_extension_type_is_not_its_storage() -> None:

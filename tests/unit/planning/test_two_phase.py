@@ -11,7 +11,14 @@ from accel.options import REQUEST_SECONDS
 from accel.planning.pages import Piece, PieceLeaf, PieceSize, cut_pieces
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
-from accel.planning.two_phase import at_once, cut_output, filter_phase, forecast, output_phase
+from accel.planning.two_phase import (
+    ObservedSelectivity,
+    at_once,
+    cut_output,
+    filter_phase,
+    forecast,
+    output_phase,
+)
 from accel.ranges import ByteRange
 from tests.unit.planning.test_pages import ROWS, reads, whole
 
@@ -234,3 +241,25 @@ def test_whole_chunks_stay_whole() -> None:
 def test_counts_are_of_the_rows_selected() -> None:
     rows = RowSelection.of([(0, 10), (20, 30)])
     assert rows.counts(np.array([0, 5, 25]), np.array([5, 25, 100])).tolist() == [5, 10, 5]
+
+
+# -- observed selectivity ---------------------------------------------------------------------------
+
+
+def test_nothing_seen_is_the_guess() -> None:
+    assert ObservedSelectivity().share(0.25) == 0.25
+
+
+@pytest.mark.parametrize(
+    ("tested", "matched", "guess", "share"),
+    [
+        pytest.param(10_000, 0, 1.0, 0.5, id="as much seen as guessed"),
+        pytest.param(990_000, 990_000, 0.0, 0.99, id="all matched"),
+        pytest.param(90_000, 0, 1.0, 0.1, id="none matched"),
+    ],
+)
+def test_what_was_seen_weighs_by_its_rows(tested: int, matched: int, guess: float, share: float) -> None:
+    seen = ObservedSelectivity()
+    seen.add(tested=tested // 2, matched=matched // 2)
+    seen.add(tested=tested - tested // 2, matched=matched - matched // 2)
+    assert seen.share(guess) == pytest.approx(share)

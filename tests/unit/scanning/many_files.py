@@ -30,6 +30,6 @@ def opening_tasks() -> list[str]:
 
     async def look() -> list[str]:
         names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
-        return [name for name in names if name.startswith(("FooterPrefetcher.", "Batches."))]
+        return [name for name in names if name.startswith(("FooterPrefetcher.", "BatchWorker."))]
 
     return io_loop.run(look())

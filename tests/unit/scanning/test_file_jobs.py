@@ -34,7 +34,7 @@ def tasks() -> Sequence[ScanTask]:
 
 
 async def jobs_of(reader: FakeReader, tasks: Sequence[ScanTask]) -> list[FileJob]:
-    return [job async for job in await PlannedTasks(reader, tasks).jobs()]  # type: ignore[arg-type]
+    return [job async for job in PlannedTasks(reader, tasks)]  # type: ignore[arg-type]
 
 
 async def test_tasks_of_a_file_that_follow_each_other_are_one_job(tasks: Sequence[ScanTask]) -> None:

@@ -278,7 +278,7 @@ async def test_many_may_take_from_one_stream(store: RecordingStore, cache: accel
 
         source = engine._resolved(Metrics(), Tails.DROP)
         pruned: dict[int, Any] = {}
-        stream = FileStream(source, await source.first_block(), pruned=pruned)
+        stream = FileStream(source, pruned=pruned)
         async with asyncio.TaskGroup() as group:
             for _ in range(7):
                 group.create_task(take(stream))

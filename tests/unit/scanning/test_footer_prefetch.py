@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Coroutine, Sequence
 from contextlib import aclosing
 from hashlib import sha256
 from pathlib import Path
@@ -14,18 +15,20 @@ import pyarrow as pa
 import pytest
 
 import accel
+from accel.decode.arrow import shared_schema
 from accel.errors import StoreError
+from accel.format.footer import parse_footer
 from accel.metrics import Metrics
 from accel.options import KIB, MIB
+from accel.planning.read_request import Tail
 from accel.ranges import Suffix
 from accel.reader.reader import Tails
-from accel.scanning import file_stream as sweep
-from accel.scanning import footer_prefetch as openings
+from accel.scanning import footer_prefetch, resolved_source
 from accel.scanning import footer_prefetch as width
-from accel.scanning.file_stream import prefetcher_for
-from accel.scanning.footer_prefetch import PrefetchedFile
+from accel.scanning.footer_prefetch import BatchWorker, FooterBatchParser, PrefetchedFile, RequestWidth
 from accel.store import io_loop
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
+from bench.micro.footers import WRITERS
 from tests.unit.scanning.many_files import many_files, opening_tasks
 
 FILES = 40
@@ -184,9 +187,9 @@ def test_more_requests_only_while_the_loop_is_idle(
             return await super().read(path, want, if_match=if_match)
 
     work = time.monotonic if busy else float
-    monkeypatch.setattr(width, "time", SimpleNamespace(monotonic=time.monotonic, thread_time=work))
-    monkeypatch.setattr(width, "_AT_FIRST", 4)
-    monkeypatch.setattr(width, "_MORE", 4)
+    monkeypatch.setattr(footer_prefetch, "time", SimpleNamespace(monotonic=time.monotonic, thread_time=work))
+    monkeypatch.setattr(footer_prefetch, "_AT_FIRST", 4)
+    monkeypatch.setattr(footer_prefetch, "_MORE", 4)
     store = Far(DictStore(objects))
     options = accel.Options(max_files_in_flight=12)
     assert keys(accel.scan("d/", "key = 77", store=store, cache=None, options=options)) == [77]
@@ -235,9 +238,9 @@ def test_what_fails_for_many_at_once_is_told(
 ) -> None:
     """An error that no single file has made leaves nobody waiting."""
     if name == "parse":
-        monkeypatch.setattr(openings.FooterBatchParser, "parse", fail)
+        monkeypatch.setattr(footer_prefetch.FooterBatchParser, "parse", fail)
     else:
-        monkeypatch.setattr(sweep, "excluded_together", fail)
+        monkeypatch.setattr(resolved_source, "excluded_together", fail)
     cache = accel.Cache()
     scan = accel.scan("d/", where, store=store, cache=cache)
 
@@ -355,9 +358,9 @@ def test_closing_stops_the_clocks(objects: dict[str, bytes], monkeypatch: pytest
                 await asyncio.Event().wait()
             return await super().read(path, want, if_match=if_match)
 
-    monkeypatch.setattr(width, "_AT_FIRST", 4)
-    monkeypatch.setattr(width, "_LOOK", 3600.0)
-    monkeypatch.setattr(openings, "_PATIENCE", 3600.0)
+    monkeypatch.setattr(footer_prefetch, "_AT_FIRST", 4)
+    monkeypatch.setattr(footer_prefetch, "_LOOK", 3600.0)
+    monkeypatch.setattr(footer_prefetch, "_PATIENCE", 3600.0)
     clocks: dict[str, asyncio.TimerHandle] = {}
 
     async def play() -> None:
@@ -429,7 +432,7 @@ def test_none_is_opened_ahead_after_one_that_failed(objects: dict[str, bytes]) -
     async def play() -> tuple[PrefetchedFile | None, PrefetchedFile | None]:
         source = scan._engine._resolved(Metrics(), Tails.DROP)
         files = (await source.first_block()).files
-        ahead = prefetcher_for(source)
+        ahead = source.make_prefetcher()
         assert ahead is not None
         async with aclosing(ahead):
             opening = ahead.ask(files[1])
@@ -488,3 +491,204 @@ def test_scans_that_open_each_others_first_file(objects: dict[str, bytes]) -> No
 
     assert [found["key"].to_pylist() for found in asyncio.run(every())] == [[77], [77], [77], [77, 77]]
     assert len({call.path for call in store.calls}) == FILES
+
+
+# -- batch worker -----------------------------------------------------------------------------------
+
+
+class Play:
+    """BatchWorker of numbers, and what became of them."""
+
+    def __init__(self, most: int) -> None:
+        self.tasks: list[asyncio.Task[None]] = []
+        self.done: list[list[int]] = []
+        self.under_way = 0
+        self.ended = 0
+        self.broken = False
+        self.batches: BatchWorker[int] = BatchWorker(self.start, self.do, most=most, then=self.then)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        self.tasks.append(asyncio.get_running_loop().create_task(work))
+
+    async def do(self, some: Sequence[int]) -> None:
+        self.under_way += 1
+        assert self.under_way == 1
+        await asyncio.sleep(0)
+        self.under_way -= 1
+        if self.broken:
+            raise ValueError("broken")
+        self.done.append(list(some))
+
+    def then(self) -> None:
+        self.ended += 1
+        self.batches.begin()
+
+    async def end(self) -> None:
+        while any(not task.done() for task in self.tasks):
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(("most", "batches"), [(3, [3, 3, 1]), (7, [7]), (10, [7]), (1, [1] * 7)])
+async def test_some_at_a_time_in_order(most: int, batches: list[int]) -> None:
+    play = Play(most)
+    play.batches.waiting += range(7)
+    play.batches.begin()
+    play.batches.begin()  # while some are gone through it does nothing
+    await play.end()
+    assert [len(some) for some in play.done] == batches
+    assert [one for some in play.done for one in some] == list(range(7))
+    assert (play.ended, len(play.tasks)) == (len(batches), len(batches))
+    assert (play.batches.waiting, play.batches.busy) == ([], False)
+
+
+async def test_what_comes_meanwhile_is_of_the_next() -> None:
+    play = Play(10)
+    play.batches.waiting.append(1)
+    play.batches.begin()
+    await asyncio.sleep(0)
+    play.batches.waiting.append(2)
+    await play.end()
+    assert play.done == [[1], [2]]
+
+
+async def test_nothing_is_begun_for_nothing() -> None:
+    play = Play(3)
+    play.batches.begin()
+    assert play.tasks == []
+
+
+async def test_a_failure_ends_that_time_only() -> None:
+    play = Play(2)
+    play.batches.waiting += [1, 2, 3]
+    play.broken = True
+    play.batches.begin()
+    await asyncio.wait(play.tasks)
+    assert str(play.tasks[0].exception()) == "broken"
+    assert (play.ended, play.batches.busy, play.batches.waiting) == (0, False, [3])
+    play.broken = False
+    play.batches.begin()
+    await play.end()
+    assert play.done == [[3]]
+
+
+# -- footer desk ------------------------------------------------------------------------------------
+
+
+def file_of(groups: int, *, writer: str = "pyarrow") -> Tail:
+    """The end of a file that holds a footer and little else."""
+    footer = WRITERS[writer](3, groups)
+    start = 1 << 20
+    data = b"...." + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+    return Tail(memoryview(data), start - 4, start + len(footer) + 8, '"e"')
+
+
+def parse_all(desk: FooterBatchParser, tails: list[Tail]) -> list[int | None]:
+    """The row groups of each, None for what is left to the caller."""
+    return [None if metadata is None else metadata.num_row_groups for metadata in desk.parse(tails)]
+
+
+def test_few_are_left_to_the_caller():
+    assert parse_all(FooterBatchParser(shared_schema), [file_of(1)] * 3) == [None] * 3
+
+
+def test_many_are_parsed_together_and_share_a_schema():
+    desk = FooterBatchParser(shared_schema)
+    tails = [file_of(1 + number % 3) for number in range(40)]
+    assert parse_all(desk, tails) == [1 + number % 3 for number in range(40)]
+    first, *others = desk.parse(tails[:4])
+    assert first is not None
+    assert all(other is not None and other.schema is first.schema for other in others)
+
+
+def test_they_say_what_each_says_by_itself():
+    tails = [file_of(1 + number % 3) for number in range(6)]
+    for tail, found in zip(tails, FooterBatchParser(shared_schema).parse(tails), strict=True):
+        plain = parse_footer(bytes(tail.data[4:-8]), file_size=tail.size, footer_start=1 << 20)
+        assert found is not None
+        assert (found.num_rows, found.footer, found.footer_start) == (plain.num_rows, plain.footer, 1 << 20)
+
+
+def test_what_is_not_like_the_others_is_left_to_the_caller():
+    tails = [*(file_of(2) for _ in range(6)), file_of(2, writer="polars")]
+    bad = Tail(memoryview(bytes(tails[0].data[:-4]) + b"PARX"), tails[0].start, tails[0].size, '"e"')
+    assert parse_all(FooterBatchParser(shared_schema), [*tails, bad]) == [2] * 6 + [None, None]
+
+
+def test_a_broken_footer_spoils_only_its_batch():
+    desk = FooterBatchParser(shared_schema)
+    good = [file_of(2) for _ in range(6)]
+    assert parse_all(desk, good) == [2] * 6
+    data = bytearray(good[0].data)
+    at = len(data) // 2
+    data[at : at + 40] = b"\xff" * 40
+    broken = Tail(memoryview(bytes(data)), good[0].start, good[0].size, '"e"')
+    found = parse_all(desk, [*good, broken])
+    assert found[-1] is None
+    assert set(found[:-1]) <= {2, None}
+    assert parse_all(desk, good) == [2] * 6
+
+
+def test_files_that_have_nothing_in_common_are_soon_let_be():
+    desk = FooterBatchParser(shared_schema)
+    writers = [name for name in WRITERS if name != "pyarrow"][:4]
+    mixed = [file_of(2, writer=name) for name in writers]
+    for _ in range(12):
+        assert desk.parse(mixed)[1:] == [None] * 3
+    assert desk.parse([file_of(2)] * 8) == [None] * 8
+
+
+# -- width ------------------------------------------------------------------------------------------
+
+
+class Clock:
+    """Time as told, and the loop's own share of it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = self.worked = 0.0
+        told = SimpleNamespace(monotonic=lambda: self.now, thread_time=lambda: self.worked)
+        monkeypatch.setattr(width, "time", told)
+        monkeypatch.setattr(width, "_LOOK", 0.0)
+
+
+async def turns() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(("worked", "grows"), [(0.0, True), (0.74, True), (0.75, False), (1.0, False)])
+async def test_it_grows_while_the_loop_is_idle(
+    monkeypatch: pytest.MonkeyPatch, worked: float, grows: bool
+) -> None:
+    clock, looked = Clock(monkeypatch), []
+    limit = RequestWidth(200, widened=lambda: looked.append(limit.now))
+    assert limit.now == 128
+    for _ in range(3):
+        limit.ask()
+        limit.ask()  # it is looked at already
+        clock.now += 1.0
+        clock.worked += worked
+        await turns()
+    assert looked == ([160, 192, 200] if grows else [128, 128, 128])
+    limit.ask()
+    await turns()
+    assert len(looked) == (3 if grows else 4)  # at its most nobody looks
+
+
+async def test_a_small_limit_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    Clock(monkeypatch)
+    looked: list[int] = []
+    limit = RequestWidth(3, widened=lambda: looked.append(limit.now))
+    limit.ask()
+    await turns()
+    assert (limit.now, looked) == (3, [])
+
+
+async def test_closed_it_looks_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    Clock(monkeypatch)
+    looked: list[int] = []
+    limit = RequestWidth(200, widened=lambda: looked.append(limit.now))
+    limit.close()
+    limit.ask()
+    limit.close()
+    await turns()
+    assert (limit.now, looked) == (128, [])

@@ -1,12 +1,11 @@
 """Runs over a reader that does as told: order, limits, errors in their turn, starting over, closing.
 
-Nothing sleeps: what is fetched waits for an event that the test sets.
-"""
+Nothing sleeps: what is fetched waits for an event that the test sets."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,11 +18,12 @@ from accel.errors import AccelError, ObjectChangedError, ParquetFormatError, Sto
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.planning.pages import Piece
+from accel.planning.query import Question
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.planning.two_phase import ObservedSelectivity
 from accel.reader.task_reads import PieceRead
-from accel.scanning.file_jobs import FileJob, FixedJobs
+from accel.scanning.file_jobs import FileJob, FileJobs
 from accel.scanning.file_run import ReadyBatch
 from accel.scanning.run import Run
 from accel.store.network import Network
@@ -106,8 +106,8 @@ class FakeReads:
         return PieceRead(piece, {}, 1)
 
 
-class Files:
-    """The source of a run: gives the tasks of files, fails as told."""
+class Files(FileJobs):
+    """Gives the tasks of files, and fails where `failures` says so."""
 
     def __init__(
         self,
@@ -115,8 +115,9 @@ class Files:
         planned: Sequence[Sequence[ScanTask]],
         failures: dict[int, list[BaseException]],
     ) -> None:
-        self.reader = reader
+        self.reader = reader  # type: ignore[assignment]
         self.planned = planned
+        self.places = iter(range(len(planned)))
         self.failures = failures
         self.asked: list[int] = []
         self.forgotten: list[int] = []
@@ -124,11 +125,13 @@ class Files:
         self.gates: dict[int, asyncio.Event] = {}
         self.final = False
 
-    async def jobs(self) -> FixedJobs:
-        return FixedJobs([self._job(i) for i in range(len(self.planned))])
+    async def __anext__(self) -> FileJob:
+        for place in self.places:
+            return self._job(place)
+        raise StopAsyncIteration
 
-    def speculate(self) -> None:
-        return None
+    async def question(self) -> Question:
+        raise NotImplementedError
 
     def _job(self, i: int) -> FileJob:
         async def tasks() -> tuple[Sequence[ScanTask], int]:
@@ -159,7 +162,7 @@ def make(
     failures: dict[int, list[BaseException]] | None = None,
 ) -> tuple[Run, Files]:
     files = Files(reader or FakeReader(), planned, failures or {})
-    run = Run(files, limit=limit, ordered=ordered, speculates=False)  # type: ignore[arg-type]
+    run = Run(files, limit=limit, ordered=ordered, speculates=False)
     return run, files
 
 
@@ -167,7 +170,7 @@ def failing(error: BaseException | type[BaseException]) -> Files:
     """A source whose files cannot be listed."""
 
     class Failing(Files):
-        async def jobs(self) -> FixedJobs:
+        async def __anext__(self) -> FileJob:
             raise error
 
     return Failing(FakeReader(), [], {})
@@ -291,7 +294,7 @@ async def test_an_error_unordered_ends_the_run(planned: list[list[ScanTask]]) ->
 
 
 async def test_an_error_of_the_listing() -> None:
-    run = Run(failing(StoreError("cannot list")), limit=None, ordered=True, speculates=False)  # type: ignore[arg-type]
+    run = Run(failing(StoreError("cannot list")), limit=None, ordered=True, speculates=False)
     with pytest.raises(StoreError, match="cannot list"):
         await run.take()
 
@@ -300,7 +303,7 @@ async def test_an_error_that_is_no_exception_ends_the_run() -> None:
     class Panic(BaseException):
         pass
 
-    run = Run(failing(Panic), limit=None, ordered=True, speculates=False)  # type: ignore[arg-type]
+    run = Run(failing(Panic), limit=None, ordered=True, speculates=False)
     with pytest.raises(Panic):
         await asyncio.wait_for(run.take(), 20)
 
@@ -694,19 +697,14 @@ async def test_a_failure_lets_go_of_nothing_that_is_still_to_be_taken(planned: l
 async def test_whatever_ends_a_run_closes_its_files(
     planned: list[list[ScanTask]], closed: bool, ordered: bool
 ) -> None:
-    class Closing(FixedJobs):
+    class Closing(Files):
         closed = 0
 
         async def aclose(self) -> None:
             self.closed += 1
 
-    jobs = Closing([])
-
-    class Known(Files):
-        async def jobs(self) -> FixedJobs:
-            return jobs
-
-    run = Run(Known(FakeReader(), [], {}), limit=None, ordered=ordered, speculates=False)  # type: ignore[arg-type]
+    jobs = Closing(FakeReader(), [], {})
+    run = Run(jobs, limit=None, ordered=ordered, speculates=False)
     taking = asyncio.create_task(run.take())
     for _ in range(2):
         await asyncio.sleep(0)  # the files are known, and nothing has been done with them
@@ -872,3 +870,81 @@ async def test_what_waits_to_come_out_is_not_told_with_its_rows() -> None:
     queue: asyncio.Queue[ReadyBatch] = asyncio.Queue()
     queue.put_nowait(ReadyBatch(pa.RecordBatch.from_pydict({"name": ["confidential"]}), (0, 0), True))
     assert "confidential" not in repr(queue)
+
+
+# -- run handle -------------------------------------------------------------------------------------
+
+
+PLAN_AGAIN = "(plan again, by accel.plan or a new accel.spark.read: a plan names the versions that it found)"
+CHANGES: dict[str, tuple[Callable[[DictStore], object], str]] = {
+    "replaced": (lambda store: store.put("f", file_of([4, 5, 6])), "f: the object is another version"),
+    "deleted": (
+        lambda store: store.objects.pop("f"),
+        "f: the object has been deleted since its metadata was read",
+    ),
+}
+
+
+def file_of(values: list[int], kind: pa.DataType | None = None) -> bytes:
+    return write_file(table(x=pa.array(values, kind or pa.int64())), Layout(dictionary=False))
+
+
+@pytest.mark.parametrize("verb", ["batches", "table", "count"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_plan_of_a_file_that_changed_is_to_be_made_anew(change: str, verb: str) -> None:
+    """Reading it again, as is said of a single read, would find the same."""
+    store = DictStore({"f": file_of([1, 2, 3])})
+    plan = accel.Plan.from_arrow(accel.plan("f", "x > 1", store=store, cache=None).to_arrow())
+    apply, told = CHANGES[change]
+    apply(store)
+    scan = accel.scan(plan, store=store, cache=None)
+    with pytest.raises(accel.ObjectChangedError) as caught:
+        {"batches": lambda: list(scan), "table": scan.to_table, "count": scan.count_rows}[verb]()
+    assert str(caught.value) == f"{told} {PLAN_AGAIN}"
+
+
+class Vanishing(DictStore):
+    """Deletes its object once rows of it have come out."""
+
+    gone = False
+
+    async def read(self, path, want, *, if_match=None):  # type: ignore[no-untyped-def]
+        if self.gone:
+            self.objects.pop(path, None)
+        return await super().read(path, want, if_match=if_match)
+
+
+def test_a_file_that_is_deleted_while_it_is_read() -> None:
+    layout = Layout(group_rows=1_000, dictionary=False, codec="none")
+    store = Vanishing({"f": write_file(table(x=pa.array(range(100_000))), layout)})
+    options = accel.Options(tail_hint=8, max_tasks_in_flight=1, piece_bytes=8_000, max_gap_bytes=0)
+    rows = 0
+    with pytest.raises(accel.ObjectNotFoundError) as caught:
+        for batch in accel.scan("f", store=store, cache=None, options=options):
+            rows += batch.num_rows
+            store.gone = True
+    assert isinstance(caught.value, accel.ObjectChangedError)
+    assert str(caught.value) == (
+        "f: the object has been deleted since its metadata was read (list the files anew: scan or plan again)"
+    )
+    assert 0 < rows < 100_000
+
+
+def stream(*paths: str) -> Iterator[pa.RecordBatch]:
+    return iter([pa.RecordBatch.from_pydict({"path": list(paths)})])
+
+
+def test_a_value_that_spark_cannot_take_is_told_with_its_file() -> None:
+    millis = pa.timestamp("ms")
+    store = DictStore({"f": file_of([1, 1 << 62], millis), "g": file_of([1], millis)})
+    plan = accel.plan("f", store=store, cache=None)
+    for source in (stream("f"), iter(plan)):
+        scan = accel.scan(source, store=store, cache=None)
+        with pytest.raises(accel.SchemaMismatchError) as caught:
+            list(scan)
+        assert (caught.value.path, caught.value.place) == ("f", "column x")
+        assert str(caught.value).startswith("f, column x: a value of type timestamp[ms] does not fit Spark's")
+    # Which of several it was is not known there.
+    with pytest.raises(accel.SchemaMismatchError) as caught:
+        list(accel.scan(stream("g", "f"), store=store, cache=None))
+    assert (caught.value.path, caught.value.place) == (None, "column x")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import accel
 from accel.options import Phases
-from accel.planning import remembered
+from accel.planning import predicate_cache
 from accel.ranges import Kind
 from accel.reader import task_reads
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
@@ -283,7 +283,7 @@ def test_whatever_was_asked_before_the_rows_are_the_same(asked: Any, order: Any)
     order.shuffle(questions)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(task_reads, "_LEAST_TESTED", 1)
-        patch.setattr(remembered, "_MOST_SHARE", 1)
+        patch.setattr(predicate_cache, "_MOST_SHARE", 1)
         for where, columns, limit, phases, chosen in questions:
             options = accel.Options(phases=phases)
             selection = None

@@ -1,6 +1,6 @@
-"""Which rows of a file matched the predicates that were put to it: asked again, only these are read.
+"""The predicate cache: which rows of a file matched earlier predicates, so that a repeat reads only these.
 
-Others call it a predicate cache (Redshift) or a query condition cache (ClickHouse). It holds for one version of a file
+It is what Redshift calls by this name, and ClickHouse a query condition cache. An entry holds for one version of a file
 and for one predicate as it is evaluated over that file, and lives in the result tier of the cache.
 """
 
@@ -14,13 +14,13 @@ from accel.planning.selection import RowSelection
 
 __all__ = ["Evaluation", "PredicateCache", "is_selective"]
 
-# Where more of them match, most pages are needed anyway.
+# At most one row in this many: where more match, most pages have to be read anyway.
 _MOST_SHARE = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
-    """What is known of one row group under one predicate."""
+    """The outcome of one predicate over one row group, as far as it was evaluated."""
 
     tested: RowSelection
     """Rows that the predicate was evaluated on."""
@@ -32,7 +32,7 @@ class Evaluation:
         return 16 * (len(self.tested) + len(self.matched)) + 400
 
     def settle(self, rows: RowSelection, sure: RowSelection, num_rows: int) -> RowSelection | None:
-        """All that match of `rows`, of which `sure` are known to; None where others than those tested are in doubt."""
+        """Return which of `rows` match, where `sure` are sure to; None where rows in doubt were not tested."""
         maybe = rows.without(sure, num_rows)
         if maybe.without(self.tested, num_rows):
             return None
@@ -43,21 +43,21 @@ class Evaluation:
 
 
 class PredicateCache(Protocol):
-    """What earlier scans have found of one version of a file, by predicate and row group."""
+    """The evaluations that earlier scans made on one version of a file, by predicate and row group."""
 
     def under(self, predicate: bytes | None) -> Mapping[int, Evaluation]:
-        """Return what is known by row group under the predicate of that key."""
+        """Return the evaluations by row group under the predicate of that key."""
         ...
 
     def learn(self, predicate: bytes, row_group: int, *, tested: RowSelection, matched: RowSelection) -> None:
-        """Take in what one evaluation has found: `matched` is a part of `tested`."""
+        """Add the outcome of one evaluation: `matched` is a part of `tested`."""
         ...
 
     def forget(self) -> None:
-        """Drop all that is known of this version."""
+        """Drop the evaluations of this version."""
         ...
 
 
 def is_selective(tested: int, matched: int) -> bool:
-    """Whether to remember what a predicate has selected of so many rows."""
+    """Whether so few of the tested rows match that the outcome is worth storing."""
     return matched * _MOST_SHARE <= tested

@@ -18,7 +18,7 @@ import accel
 from accel.planning.file_entry import FileBlock, FileEntry, FileFacts
 from accel.planning.handle import FileHandle
 from accel.ranges import ByteRange, Kind, Suffix
-from accel.scanning.resolved_source import ListingSpeculation
+from accel.scanning.file_stream import ListingSpeculation
 from accel.store import io_loop
 from accel.store.range_store import ObjectEntry, Payload
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
@@ -392,6 +392,7 @@ async def test_it_is_of_the_version_that_was_used_that_the_store_is_asked(
     held = SimpleNamespace(assumed=[handles[name] for name in used], confirm_assumed=lambda moment: None)
     assumed: Any = SimpleNamespace(
         answers=None,
+        spec=SimpleNamespace(screens=True),
         reader=SimpleNamespace(
             opener=SimpleNamespace(freshness=held), metrics=SimpleNamespace(deepest=lambda trips: None)
         ),

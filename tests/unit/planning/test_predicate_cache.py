@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.planning.remembered import Evaluation, is_selective
+from accel.planning.predicate_cache import Evaluation, is_selective
 from accel.planning.selection import RowSelection
 
 ROWS = 40
