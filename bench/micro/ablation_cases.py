@@ -46,7 +46,7 @@ class Size:
 
 
 USUAL = Size(rows=600_000, files=2_000, groups=100, wide_columns=400, at_once=256, lookups=16)
-SMALL = Size(rows=20_000, files=20, groups=10, wide_columns=80, at_once=8, lookups=2)
+SMALL = Size(rows=560_000, files=20, groups=10, wide_columns=80, at_once=8, lookups=2)
 """The size that tests use."""
 
 
