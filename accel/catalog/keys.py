@@ -21,14 +21,14 @@ import pyarrow as pa
 
 from accel.catalog.describing import column_text
 from accel.errors import AccelError, ColumnNotFoundError, IndexFormatError
-from accel.format.domain import Domain
+from accel.format.domain import Domain, storage_type
 from accel.format.page_index import chunk_offset_index
 from accel.planning.handle import FileHandle
 from accel.planning.page_indexes import index_want
 from accel.planning.projection import path_leaves, type_at
 from accel.planning.selection import RowSelection
 from accel.predicate.expr import And, Column, Compare, Expr, InArray, InList, Literal, Op
-from accel.predicate.kinds import kind_of, plain_type
+from accel.predicate.kinds import kind_of
 from accel.ranges import Kind
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _key_type(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType | None:
     if len(schema.get_all_field_indices(path[0])) != 1:
         return None
     try:
-        kind = plain_type(type_at(schema, path))
+        kind = storage_type(type_at(schema, path))
     except (KeyError, ValueError):
         return None
     if isinstance(type_at(schema, path), pa.BaseExtensionType):
@@ -291,7 +291,7 @@ class KeyConditions:
     def condition(self, column: str, stored: pa.DataType) -> Expr | None:
         """Return what is asked of the table of a column; None where its type differs from the scan's."""
         kind, tests = self._tests[column]
-        if isinstance(kind, pa.BaseExtensionType) or plain_type(kind) != stored:
+        if isinstance(kind, pa.BaseExtensionType) or storage_type(kind) != stored:
             return None
         return tests[0] if len(tests) == 1 else And(tuple(tests))
 
