@@ -8,9 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from accel.decode.dictionary_decode import lone_column
 from accel.errors import ParquetFormatError
-from accel.format.model import Physical, Repetition
+from accel.format.model import Repetition
 from accel.format.schema import ConvertedType, LogicalType, build_schema, read_elements, time_unit
 from accel.format.thrift import BINARY, I16, I32, I64, LIST, STRUCT, ThriftList, ThriftReader, write_struct
 from tests.unit.format.files import parse, write
@@ -164,7 +163,7 @@ def test_an_empty_group_at_the_top_is_left_out():
     assert build(element("root", 0)).leaves == ()
 
 
-PLAIN = lone_column("t", Physical.INT64, repetition=Repetition.OPTIONAL).elements[1]
+PLAIN = parse(write(pa.Table.from_arrays([pa.array([1])], names=["t"]))).schema.elements[1]
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ WIDE = pa.decimal128(38, 0)
         (pa.array([b"a", b"a\0"]), pa.array([b"a\0", b"b"], pa.large_binary()), {b"a\0"}),
         (pa.array([1, 2]), pa.array([], pa.int64()), set()),
     ],
-    ids=repr,
+    ids=lambda value: str(getattr(value, "type", value)),
 )
 def test_the_keys_near_values(keys: pa.Array, values: pa.Array, near: set[object]) -> None:
     """All that are among the values, and no more than there are values."""
