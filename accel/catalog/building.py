@@ -286,9 +286,9 @@ class CatalogBuilder:
                     failed[path] = str(found)
                     continue
                 listed[path] = len(rows), found.etag or ""
-                bounds.add(len(rows), found)
                 rows.add(path, found)
                 added.append((len(rows) - 1, found))
+            bounds.add(added)
             return added
 
         entries = dict(files)

@@ -5,22 +5,26 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from accel.catalog.bound_bytes import End, encode_bounds
-from accel.format.domain import Bounds, Domain
+from accel.format.bounds import joined_chunk_bounds
+from accel.format.domain import Bounds
 from accel.format.footer import MAGIC
 from accel.planning.handle import FileHandle
 from accel.planning.projection import indexed_as_read, path_leaves, type_at
-from accel.planning.pruning import group_bounds
 from accel.predicate.kinds import Kind, kind_of
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from accel.arrays import Int64s
+
+    Int32s = npt.NDArray[np.int32]
 
 __all__ = [
     "BOUNDS_SCHEMA",
@@ -108,24 +112,12 @@ def leaf_columns(handle: FileHandle) -> Iterator[tuple[tuple[str, ...], int, Kin
             yield path, number, kind_of(kind), kind
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Column:
-    """The bounds of one column in one file: of the whole file first, then of each row group."""
-
-    name: str
-    kind: Kind
-    lower: pa.Array
-    upper: pa.Array
-    nulls: Int64s
-    nans: Int64s
-    rows: Int64s
-
-
 class FilesTable:
     """Collects rows of the table `files`."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[str, int, str, int, int, str, bytes]] = []
+        self._fingerprints: dict[int, tuple[pa.Schema, str]] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -141,10 +133,17 @@ class FilesTable:
                 handle.etag,
                 handle.num_rows,
                 handle.num_row_groups,
-                schema_fingerprint(handle.arrow_schema),
+                self._fingerprint(handle.arrow_schema),
                 metadata_bytes(handle),
             )
         )
+
+    def _fingerprint(self, schema: pa.Schema) -> str:
+        # The entry keeps the schema alive, so that its id stays its own.
+        found = self._fingerprints.get(id(schema))
+        if found is None:
+            found = self._fingerprints[id(schema)] = schema, schema_fingerprint(schema)
+        return found[1]
 
     def finish(self) -> pa.Table:
         """Return the table."""
@@ -158,99 +157,139 @@ class BoundsTable:
 
     Parameters
     ----------
-    columns : collection of str or None
-        The columns to take, by `column_text`; None for all.
+    columns : frozenset of str or None
+        The columns to take, by `column_text`; None for all. A struct stands for all of its fields.
     """
 
     def __init__(self, columns: frozenset[str] | None = None) -> None:
         self._columns = columns
-        self._found: list[tuple[int, _Column]] = []
+        self._parts: list[pa.Table] = []
 
-    def add(self, file: int, handle: FileHandle) -> None:
-        """Add the columns of the file with that ordinal."""
-        for path, leaf, kind, arrow_type in leaf_columns(handle):
+    def add(self, files: Sequence[tuple[int, FileHandle]]) -> None:
+        """Add the columns of files, each with its ordinal. Files of one writer and schema are taken together."""
+        blocks: dict[object, list[tuple[int, FileHandle]]] = {}
+        for ordinal, handle in files:
+            shared = handle.shared
+            alike = (
+                id(shared.schema),
+                id(handle.arrow_schema),
+                shared.created_by,
+                shared.column_orders.tobytes(),
+                tuple(sorted(shared.key_value)),
+            )
+            blocks.setdefault(alike, []).append((ordinal, handle))
+        for block in blocks.values():
+            self._add_alike(block)
+
+    def _add_alike(self, files: Sequence[tuple[int, FileHandle]]) -> None:
+        ordinals = np.array([ordinal for ordinal, _ in files], np.int32)
+        packed = [handle.pack() for _, handle in files]
+        sizes = np.array([one.num_row_groups for one in packed], np.int64)
+        rows = np.concatenate([one.group_rows for one in packed])
+        groups = _counting(sizes)
+        for path, leaf, kind, arrow_type in leaf_columns(files[0][1]):
             name = column_text(path)
-            if (
-                self._columns is not None
-                and name not in self._columns
-                and column_text(path[:1]) not in self._columns
-            ):
+            if self._columns is not None and not self._columns & {name, column_text(path[:1])}:
                 continue
-            bounds = group_bounds(handle, leaf, kind=arrow_type)
-            if bounds.domain is not kind.domain and bounds.domain is not Domain.NONE:
-                continue
-            self._found.append((file, _of_column(name, kind, bounds, handle.group_rows)))
+            bounds = joined_chunk_bounds(packed, leaf, arrow_type=arrow_type)
+            if bounds.domain is not kind.domain:
+                # Only the counts can be used.
+                bounds = replace(
+                    Bounds.unknown(rows), null_count=bounds.null_count, nan_count=bounds.nan_count
+                )
+            whole = _of_files(bounds, rows, sizes)
+            of_files = np.full(len(files), WHOLE_FILE, np.int32)
+            file_rows = _sums(rows, sizes)
+            self._parts.append(_table(name, kind, whole, row_groups=of_files, files=ordinals, rows=file_rows))
+            if len(rows):
+                of_groups = np.repeat(ordinals, sizes)
+                self._parts.append(_table(name, kind, bounds, row_groups=groups, files=of_groups, rows=rows))
 
     def finish(self) -> pa.Table:
         """Return the table, in its order."""
-        if not self._found:
+        if not self._parts:
             return BOUNDS_SCHEMA.empty_table()
-        names, families, groups, files = [], [], [], []
-        for file, column in self._found:
-            n = len(column.rows)
-            names += [column.name] * n
-            families += [column.kind.family.group.value] * n
-            groups.append(np.arange(-1, n - 1, dtype=np.int32))
-            files.append(np.full(n, file, np.int32))
-        found = [column for _, column in self._found]
-        nulls = np.concatenate([column.nulls for column in found])
-        nans = np.concatenate([column.nans for column in found])
-        arrays = [
-            pa.array(names, pa.string()),
-            pa.array(families, pa.string()),
-            pa.array(np.concatenate(groups)),
-            pa.array(np.concatenate(files)),
-            pa.concat_arrays([column.lower for column in found]),
-            pa.concat_arrays([column.upper for column in found]),
-            pa.array(nulls, pa.int64(), mask=nulls < 0),
-            pa.array(nans, pa.int64(), mask=nans < 0),
-            pa.array(np.concatenate([column.rows for column in found])),
-        ]
-        table = pa.Table.from_arrays(arrays, schema=BOUNDS_SCHEMA)
-        order = [
-            ("column", "ascending"),
-            ("row_group", "ascending"),
-            ("lower", "ascending"),
-            ("file", "ascending"),
-        ]
-        return table.take(_sorted_places(table, order))
+        table = pa.concat_tables(self._parts)
+        self._parts = []
+        order = [(name, "ascending") for name in ("column", "row_group", "lower", "file")]
+        import pyarrow.compute as pc
+
+        return table.take(pc.sort_indices(table, sort_keys=order)).combine_chunks()
 
 
-def _sorted_places(table: pa.Table, order: Sequence[tuple[str, str]]) -> pa.Array:
-    import pyarrow.compute as pc
+def _counting(sizes: Int64s) -> Int32s:
+    """0, 1, ... as far as each size goes, one after the other."""
+    starts = np.cumsum(sizes) - sizes
+    return (np.arange(int(sizes.sum())) - np.repeat(starts, sizes)).astype(np.int32)
 
-    return pc.sort_indices(table, sort_keys=list(order))
+
+def _sums(values: Int64s, sizes: Int64s) -> Int64s:
+    """The sum of each stretch."""
+    totals = np.concatenate([[0], np.cumsum(values)])
+    found: Int64s = np.diff(totals[np.concatenate([[0], np.cumsum(sizes)])])
+    return found
 
 
-def _of_column(name: str, kind: Kind, bounds: Bounds, rows: Int64s) -> _Column:
-    has_lower, has_upper = bounds.has_lower, bounds.has_upper
-    if bounds.domain is Domain.NONE:
-        has_lower = has_upper = np.zeros(len(rows), bool)
-    lower = encode_bounds(bounds.lower, has_lower, kind=kind, end=End.LOWER)
-    upper = encode_bounds(bounds.upper, has_upper, kind=kind, end=End.UPPER)
-    # A row group without values that bounds could bound does not widen those of the file.
+def _table(
+    name: str, kind: Kind, bounds: Bounds, *, row_groups: Int32s, files: Int32s, rows: Int64s
+) -> pa.Table:
+    n = len(rows)
+    arrays = [
+        pa.repeat(pa.scalar(name, pa.string()), n),
+        pa.repeat(pa.scalar(kind.family.group.value, pa.string()), n),
+        pa.array(row_groups),
+        pa.array(files),
+        encode_bounds(bounds.lower, bounds.has_lower, kind=kind, end=End.LOWER),
+        encode_bounds(bounds.upper, bounds.has_upper, kind=kind, end=End.UPPER),
+        pa.array(bounds.null_count, pa.int64(), mask=bounds.null_count < 0),
+        pa.array(bounds.nan_count, pa.int64(), mask=bounds.nan_count < 0),
+        pa.array(rows),
+    ]
+    return pa.Table.from_arrays(arrays, schema=BOUNDS_SCHEMA)
+
+
+def _of_files(bounds: Bounds, rows: Int64s, sizes: Int64s) -> Bounds:
+    """The bounds of files, from those of their row groups."""
+    # A row group without values that bounds could bound does not widen those of its file.
     valued = ~((bounds.null_count == rows) | (rows == 0))
-    lowers, uppers = lower.to_pylist(), upper.to_pylist()
-    least: bytes | None = None
-    greatest: bytes | None = None
-    if bool(valued.any()):
-        low = [lowers[at] for at in np.flatnonzero(valued).tolist()]
-        high = [uppers[at] for at in np.flatnonzero(valued).tolist()]
-        least = None if None in low else min(low)
-        greatest = None if None in high else max(high)
-    return _Column(
-        name,
-        kind,
-        pa.concat_arrays([pa.array([least], pa.binary()), lower]),
-        pa.concat_arrays([pa.array([greatest], pa.binary()), upper]),
-        np.concatenate([[_total(bounds.null_count)], bounds.null_count]),
-        np.concatenate([[_total(bounds.nan_count)], bounds.nan_count]),
-        np.concatenate([[int(rows.sum())], rows]),
+    stops = np.cumsum(sizes)
+    stretches = list(zip((stops - sizes).tolist(), stops.tolist(), strict=True))
+    has_lower, has_upper, lower, upper = [], [], [], []
+    for begin, end in stretches:
+        some = np.flatnonzero(valued[begin:end]) + begin
+        low, high = (
+            bool(len(some)) and bool(bounds.has_lower[some].all()),
+            bool(len(some)) and bool(bounds.has_upper[some].all()),
+        )
+        has_lower.append(low)
+        has_upper.append(high)
+        lower.append(min(bounds.lower[some].tolist()) if low else None)
+        upper.append(max(bounds.upper[some].tolist()) if high else None)
+    return Bounds(
+        bounds.domain,
+        _filled(lower, bounds.lower),
+        _filled(upper, bounds.upper),
+        np.array(has_lower, bool),
+        np.array(has_upper, bool),
+        _sums(rows, sizes),
+        _totals(bounds.null_count, stretches),
+        _totals(bounds.nan_count, stretches),
     )
 
 
-def _total(counts: Int64s) -> int:
-    return -1 if bool((counts < 0).any()) else int(counts.sum())
+def _filled(values: Sequence[Any], like: Any) -> Any:
+    """An array of the same type, with whatever where there is no value."""
+    filler = b"" if any(isinstance(value, bytes) for value in values) else 0
+    out = np.empty(len(values), like.dtype)
+    out[:] = [filler if value is None else value for value in values]
+    return out
+
+
+def _totals(counts: Int64s, stretches: Sequence[tuple[int, int]]) -> Int64s:
+    """The sums of counts; -1 where one of them is unknown."""
+    return np.array(
+        [-1 if bool((counts[a:b] < 0).any()) else int(counts[a:b].sum()) for a, b in stretches], np.int64
+    )
 
 
 def metadata_bytes(handle: FileHandle) -> bytes:

@@ -218,7 +218,7 @@ async def _verify(home: ObjectHome, builder: CatalogBuilder, options: Options) -
                 continue
             rows, expected = FilesTable(), BoundsTable(_columns(snapshot.head))
             rows.add(path, handle)
-            expected.add(ordinal, handle)
+            expected.add([(ordinal, handle)])
             if rows.finish() != files.slice(ordinal, 1).combine_chunks():
                 wrong[path] = "the index has other metadata of it"
             elif expected.finish() != bounds.filter(_are(bounds, ordinal)).combine_chunks():

@@ -20,6 +20,7 @@ from accel.cache.cache import Cache, CacheKey, Entry
 from accel.cache.freshness import PART_BYTES, put_object, written_since
 from accel.catalog.describing import metadata_bytes
 from accel.catalog.head import HEAD_NAME, CatalogHead, Segment, SegmentObject, Table
+from accel.catalog.keys import KEYS
 from accel.catalog.segments import CatalogSnapshot, SegmentReader
 from accel.decode.arrow import arrow_schema, shared_schema
 from accel.errors import IndexFormatError, StoreError
@@ -41,6 +42,7 @@ INLINE_BYTES: Final = MIB
 _FIRST_READ: Final = 4 * MIB
 """Bytes of a head that are requested first; a longer one takes another request."""
 _MOST_HEAD: Final = 256 * MIB
+_GROUP_ROWS: Final = 1 << 20
 _LEVEL: Final = 9
 """Of Zstandard: the tables are written once and read often."""
 
@@ -265,17 +267,24 @@ def _within_limit(head: CatalogHead) -> CatalogHead:
 def _parquet_of(name: str, table: pa.Table) -> bytes:
     from accel.writing.table_writer import write_table
 
-    # Few row groups: a file is found by its place. The rows of `files` are large, and are taken one by one.
-    page_rows = 256 if name == Table.FILES else 4096
+    # The rows of `files` are large, and are taken one by one; the values of keys ascend.
+    kind = name.partition(" ")[0]
+    page_rows = {Table.FILES: 64}.get(kind, 4096)
+    encodings = {}
+    if kind == KEYS:
+        ascending = pa.types.is_integer(table.schema.field("value").type)
+        encodings = {"value": "DELTA_BINARY_PACKED" if ascending else "PLAIN", "place": "BYTE_STREAM_SPLIT"}
     with tempfile.TemporaryDirectory(prefix="accel-catalog-") as directory:
         path = Path(directory) / "table.parquet"
         write_table(
             table,
             path,
             page_rows=page_rows,
-            row_group_size=1 << 20,
+            row_group_size=_GROUP_ROWS,
             compression="zstd",
             compression_level=_LEVEL,
+            use_dictionary=["column", "family"] if kind == Table.BOUNDS else False,
+            column_encoding=encodings or None,
             write_page_checksum=True,
         )
         return path.read_bytes()

@@ -19,7 +19,7 @@ from accel.cache.cache import Cache
 from accel.catalog.describing import column_text
 from accel.catalog.keys import KeyConditions, KeyHits
 from accel.catalog.objects import ObjectHome
-from accel.catalog.segments import CatalogSnapshot, SegmentReader, SegmentTables
+from accel.catalog.segments import CatalogSnapshot, FileDirectory, SegmentReader, SegmentTables
 from accel.errors import AccelError, IndexFormatError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.planning.file_entry import FileBlock, FileEntry, FileFacts
@@ -33,19 +33,31 @@ if TYPE_CHECKING:
     from accel.arrays import Bools
     from accel.scanning.spec import ScanSpec
 
-__all__ = ["CatalogPruner"]
+__all__ = ["CatalogPruner", "FilePlace", "Verdict"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class FilePlace:
     """Where the catalog has a file."""
 
     tables: SegmentTables
     ordinal: int
 
+    @property
+    def directory(self) -> FileDirectory:
+        """The files of its segment, which are read."""
+        if self.tables.directory is None:
+            raise TypeError("the directory of a segment is read first")
+        return self.tables.directory
+
+    @property
+    def path(self) -> str:
+        """The path of the file, relative to the directory that the catalog covers."""
+        return self.directory.paths[self.ordinal]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Verdict:
+class Verdict:
     """What may match in one segment."""
 
     may_match: Bools
@@ -132,8 +144,8 @@ class CatalogPruner:
         first = block.files[0]
         if 0 in places:
             (first,) = await self._with_metadata([(first, places[0])], reader)
-        verdicts = await self._verdicts(first, block, snapshot, reader, request)
-        left: list[tuple[FileEntry, _Place | None]] = []
+        verdicts = await self.verdicts(first, block.partition_schema, snapshot, reader, request)
+        left: list[tuple[FileEntry, FilePlace | None]] = []
         for at, file in enumerate(block.files[1:], 1):
             place = places.get(at)
             if (
@@ -142,16 +154,35 @@ class CatalogPruner:
                 or verdicts[place.tables.segment.id].may_match[place.ordinal]
             ):
                 left.append((file, place))
-        dropped = len(block.files) - 1 - len(left)
-        metrics.catalog.add(total=len(places), kept=len(places) - dropped)
+        self.count(len(places), len(block.files) - 1 - len(left), metrics)
+        files = await self.enrich([(first, places.get(0)), *left], verdicts, reader, request)
+        return self.finish(block, files, snapshot, reader)
+
+    def count(self, covered: int, dropped: int, metrics: Metrics) -> None:
+        """Count files that the catalog covers, and those of them that it rules out."""
+        metrics.catalog.add(total=covered, kept=covered - dropped)
         metrics.files.add(total=dropped, kept=0)
-        files = [first, *await self._with_metadata(left, reader)]
-        if verdicts is not None:
-            found = [places.get(0), *(place for _, place in left)]
-            files = [
-                file if place is None else await self._with_rows(file, place, verdicts, request)
-                for file, place in zip(files, found, strict=True)
-            ]
+
+    async def enrich(
+        self,
+        files: Sequence[tuple[FileEntry, FilePlace | None]],
+        verdicts: Mapping[str, Verdict] | None,
+        reader: SegmentReader,
+        request: SourceRequest,
+    ) -> list[FileEntry]:
+        """Return files with the metadata that the catalog has of them, and with the rows that may match."""
+        entries = await self._with_metadata(files, reader)
+        if verdicts is None:
+            return entries
+        return [
+            entry if place is None else await self._with_rows(entry, place, verdicts, request)
+            for entry, (_, place) in zip(entries, files, strict=True)
+        ]
+
+    def finish(
+        self, block: FileBlock, files: Sequence[FileEntry], snapshot: CatalogSnapshot, reader: SegmentReader
+    ) -> FileBlock:
+        """Return the block with these files, and with the round trips of the reader."""
         self.home.reweigh(self.cache, snapshot)
         trips = reader.round_trips
         return replace(
@@ -163,11 +194,11 @@ class CatalogPruner:
 
     async def _match(
         self, block: FileBlock, snapshot: CatalogSnapshot, reader: SegmentReader
-    ) -> Mapping[int, _Place]:
+    ) -> Mapping[int, FilePlace]:
         """Where the catalog has the current version of each file, by its place in the block."""
         root, base = self.home.base(snapshot.head)
         at_path: dict[str, int] = {file.path: at for at, file in enumerate(block.files) if file.root == root}
-        places: dict[int, _Place] = {}
+        places: dict[int, FilePlace] = {}
         for tables in snapshot.tables:
             directory = await reader.load_directory(tables)
             live = tables.live().tolist()
@@ -178,24 +209,32 @@ class CatalogPruner:
                 file = block.files[at]
                 same = file.etag is not None and same_etag(file.etag, directory.etags[ordinal])
                 if same and file.size == directory.sizes[ordinal]:
-                    places[at] = _Place(tables, ordinal)
+                    places[at] = FilePlace(tables, ordinal)
         return places
 
-    async def _verdicts(
+    async def verdicts(
         self,
         first: FileEntry,
-        block: FileBlock,
+        partition_schema: pa.Schema,
         snapshot: CatalogSnapshot,
         reader: SegmentReader,
         request: SourceRequest,
-    ) -> Mapping[str, _Verdict] | None:
-        """What may match in each segment; None where that cannot be said."""
+    ) -> Mapping[str, Verdict] | None:
+        """Return what may match in each segment; None where that cannot be said.
+
+        Parameters
+        ----------
+        first : FileEntry
+            The first file of the scan, whose schema is the scan's.
+        partition_schema : pyarrow.Schema
+            The columns that paths spell.
+        """
         where = self._spec.where
         if where is None or self._spec.selection is not None or self._spec.embedded:
             return None
         from accel.predicate.bind import bind
 
-        if self._spec.schema is not None and not len(block.partition_schema):
+        if self._spec.schema is not None and not len(partition_schema):
             schema = self._spec.schema
             own = frozenset(schema.names)
         else:
@@ -205,8 +244,8 @@ class CatalogPruner:
                 return None  # opened again in its turn, it says what is wrong
             own = frozenset(handle.arrow_schema.names)
             schema = self._spec.schema or request.reader.opener.schema_of(handle)
-        constant = frozenset(name for name in block.partition_schema.names if name not in own)
-        extra = [f for f in block.partition_schema if f.name in constant and f.name not in schema.names]
+        constant = frozenset(name for name in partition_schema.names if name not in own)
+        extra = [f for f in partition_schema if f.name in constant and f.name not in schema.names]
         try:
             data_set, _ = settle_schemas(pa.schema([*schema, *extra]), None, alone=False, folded=True)
             bound = bind(where, data_set)
@@ -226,11 +265,11 @@ class CatalogPruner:
             may_match = tables.may_match(bound, constant=constant)
             if hits is not None:
                 may_match &= hits.may_match(len(may_match))
-            verdicts[tables.segment.id] = _Verdict(may_match, hits)
+            verdicts[tables.segment.id] = Verdict(may_match, hits)
         return verdicts
 
     async def _with_metadata(
-        self, files: Sequence[tuple[FileEntry, _Place | None]], reader: SegmentReader
+        self, files: Sequence[tuple[FileEntry, FilePlace | None]], reader: SegmentReader
     ) -> list[FileEntry]:
         """The files with the metadata that the catalog has of them."""
         by_segment: dict[str, list[int]] = {}
@@ -254,8 +293,8 @@ class CatalogPruner:
     async def _with_rows(
         self,
         file: FileEntry,
-        place: _Place,
-        verdicts: Mapping[str, _Verdict],
+        place: FilePlace,
+        verdicts: Mapping[str, Verdict],
         request: SourceRequest,
     ) -> FileEntry:
         """The file with the rows that may match, where the catalog knows them."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +21,10 @@ from accel.catalog.head import CatalogHead, Segment, SegmentObject, Table
 from accel.catalog.keys import KEY_COLUMNS, ColumnHits, KeyConditions, KeyHits, keys_table_name
 from accel.errors import IndexFormatError, ObjectChangedError, ObjectNotFoundError
 from accel.format.domain import Bounds, Domain
+from accel.format.footer import parse_footer, parse_tail
+from accel.format.model import FileMetadata
 from accel.metrics import Metrics
-from accel.options import Options
+from accel.options import MIB, Options
 from accel.planning.file_entry import FileBlock, FileEntry, FileFacts
 from accel.planning.selection import RowSelection
 from accel.predicate.atoms import Bound, BoundColumn
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 __all__ = ["CatalogSnapshot", "FileDirectory", "SegmentReader", "SegmentTables", "read_file"]
 
 T = TypeVar("T")
+_MOST_METADATA: Final = 4 * MIB
+"""Metadata of a segment that stays decoded in memory, in bytes; of more only the rows that are asked for are decoded."""
 _NO_COLUMNS = pa.schema([])
 
 
@@ -53,6 +57,8 @@ class FileDirectory:
     paths: Sequence[str]
     sizes: Sequence[int]
     etags: Sequence[str]
+    spells_columns: bool
+    """Whether a path may spell a partition column."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,6 +85,8 @@ class SegmentTables:
     segment: Segment
     directory: FileDirectory | None = None
     columns: dict[str, _ColumnRows] = field(default_factory=dict)
+    _decoded: dict[str, tuple[pa.DataType, Bounds]] = field(default_factory=dict)
+    """The bounds of each column, for the type that was asked for last."""
     metadata: pa.ChunkedArray | None = None
     """The column of that name of the table `files`, of a segment that the head holds itself."""
 
@@ -86,6 +94,7 @@ class SegmentTables:
     def nbytes(self) -> int:
         """The memory that it takes, beside the head."""
         total = sum(rows.nbytes for rows in self.columns.values())
+        total += 64 * self.segment.num_files * len(self._decoded)
         total += 0 if self.metadata is None else int(self.metadata.nbytes)
         if self.directory is not None:
             total += sum(map(len, self.directory.paths)) + 200 * len(self.directory.paths)
@@ -108,13 +117,20 @@ class SegmentTables:
             Top-level columns whose values do not come from the files.
         """
         bounds = {
-            column.path: self._bounds_of(column, self.columns[column_text(column.path)])
+            column.path: self._bounds_of(column)
             for column in bound.columns
             if column.path[0] not in constant and column_text(column.path) in self.columns
         }
         return prune(bound, bounds, self.segment.num_files).may_true
 
-    def _bounds_of(self, column: BoundColumn, rows: _ColumnRows) -> Bounds:
+    def _bounds_of(self, column: BoundColumn) -> Bounds:
+        name = column_text(column.path)
+        found = self._decoded.get(name)
+        if found is None or found[0] != column.type:
+            found = self._decoded[name] = column.type, self._decode(column, self.columns[name])
+        return found[1]
+
+    def _decode(self, column: BoundColumn, rows: _ColumnRows) -> Bounds:
         n, kind, files = self.segment.num_files, column.kind, rows.files
         unknown = Bounds.unknown(np.full(n, -1, np.int64))
         nulls, nans, sizes = unknown.null_count.copy(), unknown.nan_count.copy(), unknown.num_values.copy()
@@ -238,7 +254,7 @@ class SegmentReader:
         if found is None:
             table = await self._read(tables.segment, Table.FILES, ["path", "size", "etag"])
             paths, sizes, etags = (column.to_pylist() for column in table.columns)
-            found = tables.directory = FileDirectory(paths, sizes, etags)
+            found = tables.directory = FileDirectory(paths, sizes, etags, any("=" in path for path in paths))
         return found
 
     async def load_bounds(self, tables: SegmentTables, names: Iterable[str]) -> None:
@@ -258,12 +274,14 @@ class SegmentReader:
         """Read the metadata of some files, by their ordinals."""
         if not files:
             return {}
-        if tables.segment.objects[Table.FILES].content is not None:
-            # All of it is at hand: it is decoded once for all scans.
-            if tables.metadata is None:
-                table = await self._read(tables.segment, Table.FILES, ["metadata"])
-                tables.metadata = table.column(0)
-            return {at: tables.metadata[at].as_py() for at in files}
+        one = tables.segment.objects[Table.FILES]
+        if one.content is not None and _uncompressed_bytes(one, "metadata") <= _MOST_METADATA:
+            # It is at hand: it is decoded once for all scans.
+            found = tables.metadata
+            if found is None:
+                found = (await self._read(tables.segment, Table.FILES, ["metadata"])).column(0)
+                tables.metadata = found if found.nbytes <= _MOST_METADATA else None
+            return {at: found[at].as_py() for at in files}
         rows = RowSelection.of([(at, at + 1) for at in files])
         table = await self._read(tables.segment, Table.FILES, ["metadata"], rows=rows)
         return dict(zip(files, table.column(0).to_pylist(), strict=True))
@@ -385,12 +403,8 @@ _BOUND_COLUMNS = ("column", "family", "file", "lower", "upper", "null_count", "n
 def _stored_type(one: SegmentObject) -> pa.DataType:
     """The type of the values in a table of keys, as its footer has it."""
     from accel.decode.arrow import arrow_schema
-    from accel.format.footer import parse_footer, parse_tail
 
-    length = parse_tail(memoryview(one.tail)[-8:]).length
-    metadata = parse_footer(
-        one.tail[-8 - length : -8], file_size=one.size, footer_start=one.size - 8 - length
-    )
+    metadata = _footer(one)
     return arrow_schema(metadata.schema, metadata.key_value).field("value").type
 
 
@@ -424,20 +438,25 @@ def _counts(array: pa.Array) -> Int64s:
 
 def _by_group(rows: RowSelection, one: SegmentObject) -> dict[int, RowSelection]:
     """Rows of a table by the row groups that its footer tells of."""
-    from accel.format.footer import parse_footer, parse_tail
-
-    length = parse_tail(memoryview(one.tail)[-8:]).length
-    metadata = parse_footer(
-        one.tail[-8 - length : -8], file_size=one.size, footer_start=one.size - 8 - length
-    )
     out: dict[int, RowSelection] = {}
     start = 0
-    for group, size in enumerate(metadata.group_rows.tolist()):
+    for group, size in enumerate(_footer(one).group_rows.tolist()):
         inside = rows.intersect(RowSelection.of([(start, start + size)]))
         if inside:
             out[group] = RowSelection.of([(a - start, b - start) for a, b in inside])
         start += size
     return out
+
+
+def _uncompressed_bytes(one: SegmentObject, column: str) -> int:
+    metadata = _footer(one)
+    leaf = metadata.schema.names.index(column)
+    return int(metadata.chunks.uncompressed[:, leaf].sum())
+
+
+def _footer(one: SegmentObject) -> FileMetadata:
+    length = parse_tail(memoryview(one.tail)[-8:]).length
+    return parse_footer(one.tail[-8 - length : -8], file_size=one.size, footer_start=one.size - 8 - length)
 
 
 async def read_file(

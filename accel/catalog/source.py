@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import enum
+import os
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from accel.catalog.pruning import CatalogPruner
-from accel.catalog.segments import CatalogSnapshot
+import numpy as np
+import pyarrow as pa
+
+from accel.catalog.pruning import CatalogPruner, FilePlace
+from accel.catalog.segments import CatalogSnapshot, SegmentReader
 from accel.errors import ObjectNotFoundError
 from accel.metrics import Metrics
 from accel.planning.file_entry import FileBlock
 from accel.scanning.file_source import FileSource, SourceRequest
+from accel.store.location import parse_url
 from accel.store.range_store import ObjectEntry, PageSeen
 from accel.store.request_errors import foremost
 from accel.store.tasks import Group
@@ -22,6 +27,9 @@ if TYPE_CHECKING:
     from accel.scanning.spec import ScanSpec
 
 __all__ = ["CatalogSource", "Listing"]
+
+
+_NO_COLUMNS = pa.schema([])
 
 
 class Listing(enum.StrEnum):
@@ -64,9 +72,11 @@ class CatalogSource(FileSource):
             snapshot, trips = await pruner.home.load(pruner.cache, request.reader.metrics)
             for tables in snapshot.tables:
                 await reader.load_directory(tables)
-            block = replace(
-                await self._listed_by(snapshot, request), round_trips=trips, catalog_trips=trips, listed=False
-            )
+            if self._covers_all(snapshot):
+                yield await self._matching(snapshot, trips, reader, request)
+                return
+            block = await self._listed_by(_entries(snapshot, self._pruner), request)
+            block = replace(block, round_trips=trips, catalog_trips=trips, listed=False)
             yield await pruner.prune(block, snapshot, reader, request)
             return
         try:
@@ -89,19 +99,52 @@ class CatalogSource(FileSource):
         """See `FileSource.hint_for`."""
         return self._files.hint_for(column, url)
 
-    async def _listed_by(self, snapshot: CatalogSnapshot, request: SourceRequest) -> FileBlock:
-        """The files that the source names among those that the catalog lists."""
-        _, base = self._pruner.home.base(snapshot.head)
-        entries = []
+    def _covers_all(self, snapshot: CatalogSnapshot) -> bool:
+        """Whether the source is the directory that the catalog covers, and its paths spell no columns: then files that are
+        ruled out need not be listed."""
+        source, spec = self._spec.source, self._spec
+        if not isinstance(source, str | os.PathLike) or isinstance(spec.partitioning, pa.Schema):
+            return False
+        if spec.selection is not None or not snapshot.head.num_files:
+            return False
+        text = os.fspath(source)
+        location = parse_url(text if text.endswith("/") else f"{text}/", in_store=self._in_store)
+        if (location.root, location.path) != self._pruner.home.base(snapshot.head):
+            return False
+        directories = [tables.directory for tables in snapshot.tables]
+        return spec.partitioning is None or not any(
+            each is None or each.spells_columns for each in directories
+        )
+
+    async def _matching(
+        self, snapshot: CatalogSnapshot, trips: int, reader: SegmentReader, request: SourceRequest
+    ) -> FileBlock:
+        """The files that may match, behind the first of all."""
+        pruner, metrics = self._pruner, request.reader.metrics
+        first = min(
+            (FilePlace(tables, int(np.flatnonzero(tables.live())[0])) for tables in snapshot.tables),
+            key=lambda place: place.path,
+        )
+        (first_file,) = (await self._listed_by([_entry(first, snapshot, pruner)], request)).files
+        (opened,) = await pruner.enrich([(first_file, first)], None, reader, request)
+        verdicts = await pruner.verdicts(opened, _NO_COLUMNS, snapshot, reader, request)
+        places = [first]
         for tables in snapshot.tables:
-            directory = tables.directory
-            if directory is None:
-                raise TypeError("the directory of a segment is read first")
-            listed = zip(
-                directory.paths, directory.sizes, directory.etags, tables.live().tolist(), strict=True
-            )
-            entries += [ObjectEntry(base + path, size, etag) for path, size, etag, live in listed if live]
-        entries.sort(key=lambda entry: entry.path)
+            left = tables.live()
+            if verdicts is not None:
+                left &= verdicts[tables.segment.id].may_match
+            places += [FilePlace(tables, at) for at in np.flatnonzero(left).tolist()]
+        places = [first, *(one for one in places[1:] if one != first)]
+        places.sort(key=lambda place: place.path)
+        block = await self._listed_by([_entry(one, snapshot, pruner) for one in places], request)
+        pruner.count(snapshot.head.num_files, snapshot.head.num_files - len(places), metrics)
+        by_path = {_entry(one, snapshot, pruner).path: one for one in places}
+        found = [(file, by_path.get(file.path)) for file in block.files]
+        block = replace(block, round_trips=trips, catalog_trips=trips, listed=False)
+        return pruner.finish(block, await pruner.enrich(found, verdicts, reader, request), snapshot, reader)
+
+    async def _listed_by(self, entries: Sequence[ObjectEntry], request: SourceRequest) -> FileBlock:
+        """The files that the source names among some that the catalog lists."""
         listing = _CatalogListing(entries)
         return await discover(
             self._spec.source,
@@ -112,6 +155,20 @@ class CatalogSource(FileSource):
             as_text=self._spec.texts,
             metrics=request.reader.metrics,
         )
+
+
+def _entry(place: FilePlace, snapshot: CatalogSnapshot, pruner: CatalogPruner) -> ObjectEntry:
+    _, base = pruner.home.base(snapshot.head)
+    directory, at = place.directory, place.ordinal
+    return ObjectEntry(base + directory.paths[at], directory.sizes[at], directory.etags[at])
+
+
+def _entries(snapshot: CatalogSnapshot, pruner: CatalogPruner) -> list[ObjectEntry]:
+    """All files of a catalog, by path."""
+    places = (
+        FilePlace(tables, at) for tables in snapshot.tables for at in np.flatnonzero(tables.live()).tolist()
+    )
+    return sorted((_entry(place, snapshot, pruner) for place in places), key=lambda entry: entry.path)
 
 
 class _CatalogListing:
