@@ -19,11 +19,10 @@ QUESTIONS = [None, "k = 42", "k >= 995", "k < 0", "s = 'text 7'", "k = 13 OR s I
 Damage = Callable[[random.Random, bytes], bytes]
 
 
-def file(number: int, *, columns: int = 0) -> bytes:
+def file(number: int) -> bytes:
     keys = np.arange(100 * number, 100 * number + 20)
     texts = pa.array([f"text {key}" if key % 5 else None for key in keys])
-    more = {f"c{at}": pa.array(np.random.default_rng(at * 97 + number).random(20)) for at in range(columns)}
-    return write_file(pa.table({"k": keys, "s": texts, **more}), Layout(group_rows=10, page_rows=5))
+    return write_file(pa.table({"k": keys, "s": texts}), Layout(group_rows=10, page_rows=5))
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +37,15 @@ def inline() -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def separate() -> dict[str, bytes]:
-    """A large index in two segments: the head holds the ends of their objects."""
-    store = DictStore({f"t/{number}.parquet": file(number, columns=180) for number in range(24)})
-    accel.build_index("t/", store=store)
-    for number in range(24, 48):
-        store.put(f"t/{number}.parquet", file(number, columns=180))
-    accel.refresh_index(INDEX, store=store)
-    names = segments(store.objects)
-    assert len(names) == 4
+    """An index in two segments, as large ones are: the head holds the ends of their objects."""
+    store = DictStore({f"t/{number}.parquet": file(number) for number in range(6)})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("accel.catalog.objects.INLINE_BYTES", 0)
+        accel.build_index("t/", store=store)
+        for number in range(6, 10):
+            store.put(f"t/{number}.parquet", file(number))
+        accel.refresh_index(INDEX, store=store)
+    assert len(segments(store.objects)) == 4
     return store.objects
 
 
@@ -212,11 +212,10 @@ def test_segments_that_are_swapped(separate: dict[str, bytes], right_separate: E
                 assert outcome == "passed over"
 
 
-def test_a_head_of_another_catalog_is_about_no_file(
-    inline: dict[str, bytes], separate: dict[str, bytes]
-) -> None:
-    """Its paths may be the same; the versions are not."""
-    store = DictStore({**separate, f"{INDEX}/head": inline[f"{INDEX}/head"]})
+def test_a_head_of_another_catalog_is_about_no_file(inline: dict[str, bytes]) -> None:
+    """Its paths are the same; the versions are not."""
+    objects = {f"t/{number}.parquet": file(number + 40) for number in range(8)}
+    store = DictStore({**objects, f"{INDEX}/head": inline[f"{INDEX}/head"]})
     for where in QUESTIONS:
         assert rows(store, where, index=INDEX) == rows(store, where, index=None)
         assert told[-2].catalog.total == 0
