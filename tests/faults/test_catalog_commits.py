@@ -28,7 +28,7 @@ from tests.support.relay import Passage
 from tests.support.s3 import S3Admin
 
 ROWS = 4
-SECONDS = 4.0
+SECONDS = 2.5
 STAYING = range(6)
 """Files that are there from the beginning, and that are replaced but never removed."""
 COMING = range(6, 10)
@@ -134,7 +134,11 @@ class Crowd:
         ]
         for thread in threads:
             thread.start()
-        time.sleep(seconds)
+        self._stop.wait(seconds)
+        # A busy machine takes longer to come to something.
+        for _ in range(100):
+            if min(self.refreshed, self.answered) < 5:
+                self._stop.wait(0.1)
         self._stop.set()
         for thread in threads:
             thread.join(60)
@@ -329,7 +333,7 @@ def test_writers_and_readers_of_minio(minio: S3Admin, make_proxy: Callable[..., 
 # -- builders that are killed ------------------------------------------------------------------------
 
 KILLS = 50
-BUDGET = 40.0
+BUDGET = 25.0
 
 
 def keep(source: str) -> None:
@@ -359,7 +363,7 @@ def test_a_builder_is_killed_at_many_moments(tmp_path: Path, forks: Any) -> None
     while kills < KILLS and time.monotonic() < ends:
         process = forks.Process(target=keep, args=(str(tmp_path),), daemon=True)
         process.start()
-        moment = time.monotonic() + r.uniform(0, 0.25)
+        moment = time.monotonic() + r.uniform(0, 0.2)
         while time.monotonic() < moment:
             history.change(r)
             time.sleep(r.uniform(0, 0.03))
