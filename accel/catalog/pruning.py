@@ -239,9 +239,11 @@ class CatalogPruner:
             own = frozenset(schema.names)
         else:
             try:
-                handle, _ = await request.reader.open(first)
+                handle, opening = await request.reader.open(first)
             except AccelError:
                 return None  # opened again in its turn, it says what is wrong
+            # All that follows waits for it.
+            reader.round_trips += opening
             own = frozenset(handle.arrow_schema.names)
             schema = self._spec.schema or request.reader.opener.schema_of(handle)
         constant = frozenset(name for name in partition_schema.names if name not in own)
@@ -271,10 +273,10 @@ class CatalogPruner:
     async def _with_metadata(
         self, files: Sequence[tuple[FileEntry, FilePlace | None]], reader: SegmentReader
     ) -> list[FileEntry]:
-        """The files with the metadata that the catalog has of them."""
+        """The files with the metadata that the catalog has of them, as far as they come without."""
         by_segment: dict[str, list[int]] = {}
-        for at, (_, place) in enumerate(files):
-            if place is not None:
+        for at, (file, place) in enumerate(files):
+            if place is not None and file.facts is None:
                 by_segment.setdefault(place.tables.segment.id, []).append(at)
         works: list[Callable[[SegmentReader], Coroutine[Any, Any, Mapping[int, bytes]]]] = []
         for found in by_segment.values():

@@ -19,7 +19,7 @@ from accel.catalog.bound_bytes import End, decode_bounds
 from accel.catalog.describing import WHOLE_FILE, column_text, path_of_text
 from accel.catalog.head import CatalogHead, Segment, SegmentObject, Table
 from accel.catalog.keys import KEY_COLUMNS, ColumnHits, KeyConditions, KeyHits, keys_table_name
-from accel.errors import IndexFormatError, ObjectChangedError, ObjectNotFoundError
+from accel.errors import AccelError, IndexFormatError, ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.format.domain import Bounds, Domain
 from accel.format.footer import parse_footer, parse_tail
 from accel.format.model import FileMetadata
@@ -371,12 +371,24 @@ class SegmentReader:
                 f"the object {one.name} of the catalog is not there any more, or not as its head says",
                 hint="refresh the index",
             ) from error
+        except StoreError:
+            raise
+        except AccelError as error:
+            raise IndexFormatError(
+                f"the object {one.name} of the catalog is damaged: {error}",
+                hint="build the index again elsewhere",
+            ) from error
         finally:
             if one.content is None:
                 self._metrics.absorb(metrics)
                 self.round_trips += metrics.round_trips
         if found.schema.names != list(columns):
             raise IndexFormatError(f"the table {table} of the catalog lacks columns")
+        expected = one.num_rows if rows is None else rows.count
+        if where is None and found.num_rows != expected:
+            raise IndexFormatError(
+                f"{found.num_rows} rows of the object {one.name} came where there are {expected}"
+            )
         return found
 
     def _place(self, one: SegmentObject) -> tuple[Callable[[str], Client], FileEntry]:
@@ -393,7 +405,7 @@ class SegmentReader:
             client = self._client
             client_for = lambda _: client
         path = one.name if one.content is not None else self._directory + one.name
-        facts = FileFacts(size=one.size, etag=etag, tail=one.tail)
+        facts = FileFacts(size=one.size, etag=etag, tail=one.tail, pinned=True)
         return client_for, FileEntry(root, path, path, one.size, etag, facts=facts)
 
 

@@ -140,6 +140,7 @@ class CatalogSource(FileSource):
         pruner.count(snapshot.head.num_files, snapshot.head.num_files - len(places), metrics)
         by_path = {_entry(one, snapshot, pruner).path: one for one in places}
         found = [(file, by_path.get(file.path)) for file in block.files]
+        found = [(opened if place == first else file, place) for file, place in found]
         block = replace(block, round_trips=trips, catalog_trips=trips, listed=False)
         return pruner.finish(block, await pruner.enrich(found, verdicts, reader, request), snapshot, reader)
 

@@ -46,6 +46,8 @@ class FileFacts:
     tail: bytes | None = None
     """The last bytes of the file, its footer among them, which are not requested then. Used where the entry's own etag is
     that of this version."""
+    pinned: bool = False
+    """The file is read in this version or not at all: another one is an ObjectChangedError."""
     round_trips: int | None = None
     """Those that it took this very run to get the handle. None where the handle is older: then the store is asked whether
     it is current, unless the entry's own etag tells."""

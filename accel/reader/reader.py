@@ -18,7 +18,7 @@ from accel.cache.cache_key import file_key
 from accel.coalesce import Merging, RequestShape
 from accel.decode.codecs import is_uncompressed
 from accel.decode.pool import DecodePool
-from accel.errors import AccelError, IndexFormatError
+from accel.errors import AccelError, IndexFormatError, ObjectChangedError
 from accel.format.model import SchemaElement
 from accel.metrics import Metrics
 from accel.options import Options, Phases
@@ -108,7 +108,11 @@ class Reader:
 
     async def open(self, file: FileEntry) -> tuple[FileHandle, int]:
         """Return the handle of a file's current version, and the round trips: see `Opener.open`."""
-        return await self._opener.open(file)
+        handle, trips = await self._opener.open(file)
+        facts = file.facts
+        if facts is not None and facts.pinned and (handle.etag, handle.size) != (facts.etag, facts.size):
+            raise ObjectChangedError("the object is another version", path=file.url)
+        return handle, trips
 
     def at_hand(self, file: FileEntry, now: float) -> FileHandle | None:
         """Return the cached handle of a file, if it may be used without a request: see `Opener.at_hand`."""
