@@ -1,4 +1,4 @@
-"""RawType minima and maxima turned into comparable values, or into "unknown".
+"""Raw minima and maxima turned into comparable values, or into "unknown".
 
 Sources: parquet-format `parquet.thrift` (Statistics, ColumnIndex, ColumnOrder), `PageIndex.md`.
 
@@ -49,7 +49,7 @@ _DICTIONARY_ENCODED = 1 << Encoding.PLAIN_DICTIONARY | 1 << Encoding.RLE_DICTION
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """RawType lower, or raw upper, bounds: positions in a blob, start -1 where absent."""
+    """The raw lower or upper bounds, as positions in a blob; the start is -1 where there is none."""
 
     start: Int64s
     length: Int64s

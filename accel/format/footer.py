@@ -174,7 +174,6 @@ def _parse(footer: bytes, file_size: int, footer_start: int) -> FileMetadata:
         key_value=raw.key_value,
         column_orders=_column_orders(raw.orders, schema),
         group_rows=rows,
-        group_first_row=np.cumsum(rows) - rows,
         group_bytes=sizes,
         sorting=tuple(raw.groups.sorting),
         chunks=chunks,

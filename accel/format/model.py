@@ -209,7 +209,6 @@ class ChunkTable:
     bloom_offset: Int64s
     bloom_length: Int64s
     null_count: Int64s
-    distinct_count: Int64s
     unencoded: Int64s
     """Unencoded bytes of the values of BYTE_ARRAY columns (SizeStatistics); a hint, never checked."""
     nan_count: Int64s
@@ -260,8 +259,6 @@ class FileMetadata:
     """The `ColumnOrder` of each leaf."""
     group_rows: Int64s
     """Rows of each row group, in the footer's order."""
-    group_first_row: Int64s
-    """The row of the file at which each row group starts."""
     group_bytes: Int64s
     sorting: tuple[tuple[SortingColumn, ...], ...]
     chunks: ChunkTable

@@ -59,7 +59,7 @@ class PackedMetadata:
 
     shared: SharedMetadata
     numbers: Int64s
-    """Shape (row groups, 2 + 33 x leaves): rows, bytes, then the columns of a ChunkTable one after the other."""
+    """Shape (row groups, 2 + 32 x leaves): rows, bytes, then the columns of a ChunkTable one after the other."""
     sorting: tuple[tuple[SortingColumn, ...], ...] | None
     """The sorting columns of each row group; None where no row group is sorted."""
     footer: bytes
@@ -135,7 +135,6 @@ def unpack(packed: PackedMetadata) -> FileMetadata:
         key_value=shared.key_value,
         column_orders=shared.column_orders,
         group_rows=rows,
-        group_first_row=np.cumsum(rows) - rows,
         group_bytes=numbers[:, _BYTES].copy(),
         sorting=((),) * len(rows) if packed.sorting is None else packed.sorting,
         chunks=ChunkTable(*columns),

@@ -242,7 +242,7 @@ _METADATA_OTHERS: dict[int, Handler] = {
     13 << 4 | LIST: _read_encoding_stats,
     16 << 4 | STRUCT: _pass_sizes,
 }
-_STATISTICS_INTS = {3: _SLOT["null_count"], 4: _SLOT["distinct_count"], 9: _SLOT["nan_count"]}
+_STATISTICS_INTS = {3: _SLOT["null_count"], 9: _SLOT["nan_count"]}
 _STATISTICS_OTHERS: dict[int, Handler] = {
     1 << 4 | BINARY: _span_into("old_max_start"),
     2 << 4 | BINARY: _span_into("old_min_start"),
@@ -404,7 +404,7 @@ def build_chunks(
         end = _pad(start, end, local & (compressed > 0), footer_start)
     for name in ("column_index", "offset_index", "bloom"):
         _place_index(found, name, external, footer_start)
-    for name in ("null_count", "distinct_count", "nan_count", "unencoded"):
+    for name in ("null_count", "nan_count", "unencoded"):
         np.maximum(found[name], -1, out=found[name])
     found |= {"dictionary_page_offset": dictionary, "start": start, "end": end}
     found |= {"external": external, "encrypted": encrypted}

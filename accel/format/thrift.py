@@ -331,11 +331,6 @@ class ThriftReader:
             self.fail(f"a map of {size} where {self.size - self.pos} bytes are left")
         return ktype, vtype, size
 
-    def expect(self, found: int, wanted: int, name: str) -> None:
-        """Refuse a field of another type than expected."""
-        if found != wanted:
-            self.fail(f"{name} is of Thrift type {found}, not {wanted}")
-
     def skip(self, ctype: int, depth: int = 0) -> None:
         """Skip the value of a field. A boolean field has no bytes of its own."""
         if ctype > FALSE:

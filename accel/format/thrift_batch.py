@@ -369,7 +369,7 @@ _STATISTICS = _struct(
     (1, BINARY, _span("old_max")),
     (2, BINARY, _span("old_min")),
     (3, I64, _number("null_count")),
-    (4, I64, _number("distinct_count")),
+    (4, I64, _passed),
     (5, BINARY, _span("max")),
     (6, BINARY, _span("min")),
     (7, TRUE, _flag("max_exact")),

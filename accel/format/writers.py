@@ -13,9 +13,10 @@ Each rule names its source. Some faults that other readers list need no rule her
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -94,11 +95,7 @@ class Doubts:
     bloom_filters: bool = False
 
     def __or__(self, other: Doubts) -> Doubts:
-        return Doubts(*[a or b for a, b in zip(self._flags(), other._flags(), strict=True)])
-
-    def _flags(self) -> tuple[bool, ...]:
-        nulls = self.null_counts, self.repeated_null_counts
-        return self.bounds, self.page_uppers, self.extremes, *nulls, self.bloom_filters
+        return Doubts(*map(operator.or_, astuple(self), astuple(other)))
 
 
 NO_DOUBTS: Final = Doubts()

@@ -221,7 +221,7 @@ def test_every_page_bound_is_true(pair: tuple[Path, Path]) -> None:
                 b - a for a, b in zip(pages.first_row.tolist(), stops, strict=True)
             ]
             bounds = page_bounds(metadata, leaf.ordinal, index, counts, arrow_type=column.type)
-            first = int(metadata.group_first_row[group])
+            first = int(metadata.group_rows[:group].sum())
             for page, (start, stop) in enumerate(zip(pages.first_row.tolist(), stops, strict=True)):
                 part = column.slice(first + start, stop - start)
                 low, high = (pc.min_max(part)[name].as_py() for name in ("min", "max"))

@@ -83,7 +83,7 @@ def test_the_rows_and_the_page_index(table: pa.Table, layout: dict[str, Any]) ->
             leaf = new.schema.leaves[ordinal]
             if leaf.max_repetition or not bounds:
                 continue
-            first = int(new.group_first_row[group])
+            first = int(new.group_rows[:group].sum())
             column = table.column(leaf.path[0]).combine_chunks().slice(first, int(new.group_rows[group]))
             stops = [*first_row[1:], len(column)]
             pages = [column.slice(a, b - a) for a, b in zip(first_row, stops, strict=True)]
