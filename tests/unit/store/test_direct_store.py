@@ -53,7 +53,7 @@ async def s3(server: Any) -> AsyncIterator[DirectStore]:
     yield store
     signed = await store._signer.sign("f")
     assert signed is not None
-    await connections_to(signed.origin, store._signer.patience).close()
+    await connections_to(signed.origin, store._signer.timeouts).close()
 
 
 def directly(server: Any) -> list[bool]:

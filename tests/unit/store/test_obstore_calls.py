@@ -75,7 +75,7 @@ async def test_a_listing_that_fails_keeps_no_call(
     def edit(reply: Reply) -> None:
         reply.status, reply.delay, reply.body = 403, 0.0 if how == "refused" else 0.3, b""
 
-    monkeypatch.setattr(obstore_chunks, "_PATIENCE", 1)
+    monkeypatch.setattr(obstore_chunks, "_CHUNK_TIMEOUTS", 1)
     server.always = edit
     with pytest.raises(StoreError) as caught:
         await anext(ObstoreStore(s3_at(server.url), read_timeout=0.1).pages("d"))

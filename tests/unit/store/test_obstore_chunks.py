@@ -95,7 +95,7 @@ async def test_a_key_that_obstore_cannot_spell_is_named(server: ObjectServer, ke
 async def test_empty_pages_without_an_end_are_given_up(
     server: ObjectServer, monkeypatch: pytest.MonkeyPatch, transport: Transport
 ) -> None:
-    monkeypatch.setattr(obstore_chunks, "_PATIENCE", 2)
+    monkeypatch.setattr(obstore_chunks, "_CHUNK_TIMEOUTS", 2)
     server.always = answer(b"<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>")
     with pytest.raises(StoreError) as caught:
         await names(adapt(s3_at(server.url), Options(read_timeout=0.1, transport=transport)))

@@ -136,18 +136,18 @@ async def test_credentials_that_come_from_elsewhere() -> None:
     assert calls == [1]
 
 
-PATIENCES = {
+TIMEOUTS = {
     "accel's": ({}, Timeouts(3.0, 4.0)),
     "its maker's": ({"connect_timeout": "500ms", "read_timeout": "2m"}, Timeouts(0.5, 120.0)),
     "a day for all of it": ({"timeout": "24h"}, Timeouts(3.0, 4.0)),
 }
 
 
-@pytest.mark.parametrize(("client", "patience"), PATIENCES.values(), ids=PATIENCES)
-def test_patience(client: dict[str, Any], patience: Timeouts) -> None:
+@pytest.mark.parametrize(("client", "timeouts"), TIMEOUTS.values(), ids=TIMEOUTS)
+def test_timeouts(client: dict[str, Any], timeouts: Timeouts) -> None:
     signer = signer_of(s3(client_options=client), OPTIONS)
     assert signer is not None
-    assert signer.patience == patience
+    assert signer.timeouts == timeouts
 
 
 SIGNED = {
