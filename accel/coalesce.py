@@ -1,4 +1,4 @@
-"""From many small byte ranges of one object to few requests, and back."""
+"""Coalescing: many small byte ranges of one object become few requests, and their responses become ranges again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accel.ranges import Buffer, ByteRange, Kind, ReadKey, Stash, Want
 
 __all__ = ["Fetch", "Merging", "RequestShape", "assemble", "coalesce", "joined_bytes"]
 
-# A learned length of a merged request lies between these.
+# Limits of the learned length of a merged request.
 _SHORTEST = 512 * 1024
 _LONGEST = 8 * 1024 * 1024
 _DATA = {Kind.PAGE, Kind.CHUNK}
@@ -22,10 +22,9 @@ _DATA = {Kind.PAGE, Kind.CHUNK}
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """One request to send, and the wants that it serves.
+    """One request, and the wants that it serves.
 
-    `wants` holds every want with a byte in `range`, by start. A want longer than a request may be
-    appears in each of the fetches that bring a part of it.
+    `wants` holds every want with a byte in `range`, by start. A want that is split appears in each fetch of a part of it.
     """
 
     range: ByteRange
@@ -33,7 +32,7 @@ class Fetch:
 
     @property
     def kind(self) -> Kind:
-        """The kind of most of its wanted bytes; a dictionary page fetched together with data counts as data."""
+        """The kind of most of the wanted bytes; dictionary pages that are fetched with data do not count."""
         if len(self.wants) == 1:
             return self.wants[0].key.kind
         share: Counter[Kind] = Counter()
@@ -54,7 +53,7 @@ class Merging:
     few_requests: int = 0
 
     def requests(self, wants: Sequence[Want]) -> list[Fetch]:
-        """The requests that bring these ranges."""
+        """Return the requests that bring these ranges."""
         return coalesce(
             wants,
             max_gap_bytes=self.max_gap_bytes,
@@ -66,25 +65,22 @@ class Merging:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestShape:
-    """What requests to one store should look like, taken once for a run: what it learns meanwhile comes too late.
-
-    So what was predicted is what is asked for.
-    """
+    """The shape of requests to one store. It is fixed for a run, so that the requests are those that were predicted."""
 
     gap_bytes: int
     """Bytes that one response brings in about the time that a request costs."""
     wide_gap_bytes: int
     """Bytes that all responses together bring in that time."""
     few_requests: int
-    """So many are sent in the time that the answer to the first takes."""
+    """Requests that can be sent until the response to the first arrives."""
     streams: int
     """How many parallel responses still add throughput."""
     max_coalesced_bytes: int | None = None
-    """As the caller set it; None: worked out for each read by `merging`."""
+    """The value of the option; None: `merging` derives it for each read."""
 
     def merging(self, nbytes: int, *, reads: int = 1) -> Merging:
-        """For so many reads that bring about so many bytes at the same time, all together: no request longer than
-        all streams' fair share."""
+        """Return how to merge the ranges of `reads` concurrent reads that bring about `nbytes` bytes together: no request is
+        longer than the even share of a stream."""
         longest = self.max_coalesced_bytes
         if longest is None:
             # One stream gains nothing by being cut.
@@ -102,7 +98,7 @@ def coalesce(
     wide_gap_bytes: int = 0,
     few_requests: int = 0,
 ) -> list[Fetch]:
-    """Merge neighbouring ranges, and split what is too long for one request.
+    """Merge ranges that are close to each other, and split those that are too long for one request.
 
     Parameters
     ----------
@@ -111,19 +107,19 @@ def coalesce(
     max_gap_bytes : int
         Two ranges are merged when no more than this many unwanted bytes lie between them.
     max_coalesced_bytes : int
-        Merging over a gap stops at this length. Overlapping wants always share their bytes; where
-        they, or one want alone, are longer, they are cut into pieces of nearly equal size. A piece may
-        be up to 1.4 times this long, so that no tiny one is left over.
+        Ranges are not merged over a gap beyond this length. Overlapping wants always share their bytes; if these, or one
+        want alone, are longer, they are cut into pieces of nearly equal size. A piece may be up to 1.4 times this long,
+        so that no tiny one is left.
     wide_gap_bytes, few_requests : int
-        What takes more than `few_requests` is merged further, over the narrowest gaps first: until it takes no
-        more than these, or the next gap is wider than `wide_gap_bytes`, or more than half of what is wanted would
-        be read in vain. Few requests cost nothing while the first answer is waited for, and a gap in them lengthens one
-        response; many cost more than the bytes between them, which all responses bring together.
+        While there are more requests than `few_requests`, ranges are merged further over the narrowest gaps, until the
+        next gap is wider than `wide_gap_bytes`, or the gaps would come to more than half of the wanted bytes. Few
+        requests cost nothing while the first response is awaited; many cost more than the bytes of the gaps, which all
+        responses bring together.
 
     Returns
     -------
     list of Fetch
-        Ascending, without overlap: no byte is asked for twice.
+        In ascending order and without overlap.
     """
     if not wants:
         return []

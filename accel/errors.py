@@ -1,4 +1,4 @@
-"""The exceptions of accel: each names the file, the place in it, and what to do."""
+"""The exceptions of accel, which name the file, the place in it, and what to do."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ __all__ = [
     "refuse_unforeseen",
 ]
 
-# Compiled by `re` where one is needed: few addresses have either.
-# Each ends where the next may begin: a text of many such beginnings is gone through once.
+# Compiled at first use, as few texts match. Each pattern ends where the next match may begin, so a text is scanned once.
 _QUERY = r"(?<=[?&])([^?=&\s]+)=[^&\s'\")]*"
-# A password may hold an @, too.
+# A password may contain an @.
 _USERINFO = r"(?<=://)[^/?#\s]+@"
 _WEB = ("http://", "https://")
 _WEB_QUERY = r"https?://(?:(?!https?://)[^\s'\"?])+\?[^\s'\")]+"
@@ -35,7 +34,7 @@ _HIDDEN = "***"
 
 
 def redact(text: str) -> str:
-    """Hide what may be a credential in a URL: user info and the values of its query string."""
+    """Hide possible credentials in URLs: user info and the values of the query string."""
     if "@" in text:
         text = re.sub(_USERINFO, f"{_HIDDEN}@", text)
     if text[:8].lower().startswith(_WEB):
@@ -46,23 +45,23 @@ def redact(text: str) -> str:
 
 
 def _without_values(url: str) -> str:
-    """A web address, of whose query only names are left, where they have values: a token may stand there by itself."""
+    """Return a URL with only the names of its query parameters; one without a value is hidden, as it may be a token."""
     url, mark, _ = url.partition("#")
     fragment = f"#{_HIDDEN}" if mark else ""
     front, mark, query = url.partition("?")
     parts = []
     for part in query.split("&"):
         name, _, value = part.partition("=")
-        # Of a token it may be the padding.
-        told = name and value.strip("=")
-        parts.append(f"{name}={_HIDDEN}" if told else _HIDDEN if part else part)
+        # A value of = alone may be the padding of a token.
+        is_named = name and value.strip("=")
+        parts.append(f"{name}={_HIDDEN}" if is_named else _HIDDEN if part else part)
     return f"{front}{mark}{'&'.join(parts)}{fragment}"
 
 
 def forget_frames(error: BaseException) -> None:
-    """Let go of the frames of an error that had to hide something, and of all that led to it.
+    """Drop the frames of an error that hides something, and of its causes.
 
-    Whoever shows the frames' variables (rich, pytest, error trackers) would show it in clear.
+    Tools that show the variables of frames (rich, pytest, error trackers) would show it in clear.
     """
     if not (getattr(error, "hides", False) or _HIDDEN in str(error)):
         return
@@ -95,7 +94,7 @@ class AccelError(Exception):
     """
 
     hides = False
-    """Whether it comes from where credentials are in the open: `forget_frames`."""
+    """Whether its frames hold credentials: see `forget_frames`."""
 
     def __init__(
         self,
@@ -117,11 +116,11 @@ class AccelError(Exception):
         return f"{text} ({self.hint})" if self.hint else text
 
     def __reduce__(self) -> tuple[object, ...]:
-        # BaseException pickles by positional args, which would lose the keywords.
+        # Exceptions are pickled by their positional arguments, which would lose the keywords.
         return (_rebuild, (type(self), self.message, self.__dict__))
 
     def at(self, *, path: str | None = None, place: str | None = None) -> AccelError:
-        """Fill in the file and the place where an inner layer did not know them; returns self."""
+        """Set the file and the place if an inner layer did not, and return self."""
         if self.path is None and path is not None:
             self.path = redact(path)
         if self.place is None:
@@ -129,12 +128,12 @@ class AccelError(Exception):
         return self
 
     def within(self, place: str) -> AccelError:
-        """Say where the place lies that an inner layer knew, or where it is at all; returns self."""
+        """Prepend an outer place to the place, and return self."""
         self.place = f"{place}, {self.place}" if self.place else place
         return self
 
     def of(self, url: str) -> AccelError:
-        """Name the file as the user does, where inner layers know only its path in the store; returns self."""
+        """Set the file to the address by which the user named it, and return self."""
         self.path = redact(url)
         return self
 
@@ -143,7 +142,7 @@ def _rebuild(kind: type[AccelError], message: str, state: dict[str, object]) -> 
     try:
         error = kind.__new__(kind)
     except TypeError:
-        # Of a MemoryError too: Python makes such a class only as what its first base is.
+        # Classes that are also a MemoryError are not made by `object.__new__`.
         error = Exception.__new__(kind)
     Exception.__init__(error, message)
     error.__dict__.update(state)
@@ -151,11 +150,11 @@ def _rebuild(kind: type[AccelError], message: str, state: dict[str, object]) -> 
 
 
 class ParquetFormatError(AccelError, ValueError):
-    """The bytes are not the Parquet that they claim to be, or use what accel cannot read."""
+    """The bytes are not valid Parquet, or use a feature that accel cannot read."""
 
 
 class IndexFormatError(AccelError, ValueError):
-    """An index (of accel, or of the file) does not verify."""
+    """An index, of accel or of the file, fails verification."""
 
 
 class EncryptedFileError(AccelError, ValueError):
@@ -163,11 +162,11 @@ class EncryptedFileError(AccelError, ValueError):
 
 
 class StoreError(AccelError, OSError):
-    """A store did not answer, or not with what was asked for.
+    """A store did not respond, or not with the requested bytes.
 
-    `transient` says whether the same request may succeed when it is sent again; `status` is the
-    HTTP status where one is known; `retry_after` is the server's own wish, in seconds. As of any OSError,
-    `filename` and `strerror` tell the path and what happened.
+    `transient` says whether the same request may succeed later, `status` is the HTTP status if one is known, and
+    `retry_after` the seconds that the server asks to wait. As for any OSError, `filename` and `strerror` are the path and
+    the message.
     """
 
     def __init__(
@@ -196,14 +195,14 @@ class StoreError(AccelError, OSError):
 
 
 class ObjectNotFoundError(StoreError, FileNotFoundError):
-    """There is no object of that name, or nothing that matches the pattern. As of any FileNotFoundError, `errno` is ENOENT."""
+    """There is no object of that name, or none that matches the pattern. `errno` is ENOENT, as for any FileNotFoundError."""
 
     errno = ENOENT
 
 
 class AccessDeniedError(StoreError, PermissionError):
-    """A file, a directory or an object may not be read or written: by the file system, or by a store that answers with
-    status 401 or 403. As of most PermissionErrors, `errno` is EACCES."""
+    """The file system, or a store with status 401 or 403, refused to read or write. `errno` is EACCES, as for most
+    PermissionErrors."""
 
     errno = EACCES
 
@@ -215,8 +214,8 @@ class ObjectChangedError(StoreError):
 class PredicateError(AccelError, ValueError):
     """A `where` that cannot be parsed, or compares what cannot be compared.
 
-    `text` is the predicate and `position` the index in it of the character at fault, where the
-    predicate was text; the message shows both.
+    If the predicate was text, `text` is the predicate and `position` the index of the wrong character in it; the message
+    shows both.
     """
 
     def __init__(
@@ -249,9 +248,9 @@ class PredicateError(AccelError, ValueError):
 
 
 class ColumnNotFoundError(AccelError, KeyError):
-    """A column was named that the file or the data set does not have.
+    """The file or the data set has no column of this name.
 
-    `column` is its name at the top level, where that is what is missing.
+    `column` is the name if the top-level column is missing.
     """
 
     def __init__(
@@ -268,7 +267,7 @@ class ColumnNotFoundError(AccelError, KeyError):
 
 
 class SchemaMismatchError(AccelError, ValueError):
-    """Files of one scan whose schemas do not fit together, or a schema that the data cannot take."""
+    """The schemas of the files of one scan contradict each other, or the data does not fit a schema."""
 
 
 class MemoryLimitError(AccelError, MemoryError):
@@ -276,9 +275,9 @@ class MemoryLimitError(AccelError, MemoryError):
 
 
 class refuse_unforeseen:
-    """Turn any exception that is no AccelError into one: for the faces of what reads bytes that may be damaged.
+    """A context that turns any other exception into an AccelError, for functions that read bytes that may be damaged.
 
-    Nothing is left to chance where damage is foreseen. Where it is not, whoever reads a file still catches one kind of error.
+    Foreseen damage raises its own errors; for unforeseen damage, too, callers have to catch only one kind of error.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The counts of one scan: what was pruned, what was asked for, what came back."""
+"""The metrics of one scan: what was pruned, requested and returned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Counter", "Metrics"]
 
 @dataclass(slots=True)
 class Counter:
-    """How many units a level started with, and how many it left."""
+    """The units of one level of pruning, and those that were left."""
 
     total: int = 0
     kept: int = 0
@@ -46,11 +46,11 @@ Count: TypeAlias = Literal[
     "rows_out",
     "rows_recalled",
 ]
-"""The plain counts that are added to by name; requests and what they bring are counted together."""
+"""The counts that `Metrics.add` adds to; requests and their bytes are counted by `Metrics.count_request`."""
 
 
 class Planned(Protocol):
-    """What planning left of one file (`planning.file_planner.FilePlan`)."""
+    """The counts of the plan of one file (`planning.file_planner.FilePlan`)."""
 
     @property
     def tasks(self) -> Sized: ...
@@ -70,9 +70,9 @@ _NOTHING: tuple[object, ...] = (0, [], {}, {"total": 0, "kept": 0})
 
 @dataclass(slots=True, repr=False)
 class Metrics:
-    """What one run of a scan did; as text, the counts that are not 0.
+    """The counts of one run of a scan. Its repr shows the counts that are not 0.
 
-    Written on the I/O loop and by decode threads, read by anybody.
+    It is updated on the I/O loop and by decode threads, and may be read on any thread.
     """
 
     requests: int = 0
@@ -80,76 +80,76 @@ class Metrics:
     bytes: int = 0
     """Body bytes received."""
     round_trips: int = 0
-    """Dependent waves of requests of the file that had the most (listing included)."""
+    """Dependent waves of requests of the file that had the most, including the listing."""
     retries: int = 0
-    """Requests sent again after one that failed."""
+    """Requests that repeat a failed one."""
     requests_by_kind: dict[Kind, int] = field(default_factory=dict)
-    """`requests`, by what was asked for: "data page", "listing", ... A request for several things counts for what most of
-    its bytes are, and for "data page" or "column chunk" where dictionary pages come along with these."""
+    """`requests` by kind: "data page", "listing", ... A request for several kinds counts for that of most of its bytes;
+    dictionary pages that come with data pages or column chunks do not count in this."""
     bytes_by_kind: dict[Kind, int] = field(default_factory=dict)
-    """`bytes`, likewise."""
+    """`bytes` by kind, likewise."""
     catalog: Counter = field(default_factory=Counter)
     """Files that an index outside the files told of in their current version; `kept`: those that it left."""
     catalog_stale: int = 0
     """Files that the index does not know, or knows in another version: they are read as if there were no index."""
     files: Counter = field(default_factory=Counter)
-    """`total`: files the source names; `kept`: those that pruning left. The other levels count alike."""
+    """`total`: files of the source; `kept`: those that pruning left. The other levels count alike."""
     row_groups: Counter = field(default_factory=Counter)
-    """Of the files that were opened."""
+    """Row groups of the opened files."""
     pages: Counter = field(default_factory=Counter)
-    """Data pages of the projected and filter columns of the row groups that were kept; of chunks that are read whole
-    without a look at their page index, none."""
+    """Data pages of the projected and filter columns in the row groups that were left, except those of column chunks that
+    are read whole without their page index."""
     rows: Counter = field(default_factory=Counter)
-    """Of the files that were opened; `kept`: those that pruning left, whether the filter is still to be put to them or not."""
+    """Rows of the opened files; `kept`: those that pruning left, before the filter is evaluated."""
     rows_out: int = 0
-    """Rows handed out."""
+    """Rows returned."""
     rows_from_metadata: int = 0
-    """Rows that an aggregate or a count took in without anything of them being read."""
+    """Rows that an aggregate or a count included without reading them."""
     metadata_hits: int = 0
     """Files whose metadata came from the cache."""
     metadata_misses: int = 0
     """Files whose metadata was read."""
     row_groups_remembered: int = 0
-    """Row groups of which an earlier scan has found which rows match the same predicate: only these were read."""
+    """Row groups of which only the rows were read that an earlier scan had found to match the same predicate."""
     rows_recalled: int = 0
-    """Rows that were at hand as an earlier scan had decoded them."""
+    """Rows that came from the cache as an earlier scan had decoded them."""
     dictionary_hits: int = 0
     """Dictionary pages that came from the cache."""
     data_hits: int = 0
-    """Runs of data pages that came whole from the cache."""
+    """Ranges of data pages that came whole from the cache."""
     cached_bytes: int = 0
     """Bytes of data that came from the cache."""
     late_dictionaries: int = 0
-    """Dictionary pages that turned out to be needed when the data pages came, and were asked for then."""
+    """Dictionary pages that were requested after the data pages had shown that they are needed."""
     late_pieces: int = 0
     """Pieces whose filter columns were read first, and the other columns only where rows matched."""
     fallbacks: int = 0
-    """Column chunks read whole because their page index could not be trusted or was absent."""
+    """Column chunks read whole because their page index was missing or not trustworthy."""
     decoder_fallbacks: int = 0
-    """Column chunks, or the part of one that a piece has, that accel began to decode itself and left to pyarrow as a whole: it
-    met nulls, or a page of a form that it does not take."""
+    """Column chunks, or their parts in a piece, that accel began to decode itself and left to pyarrow because of nulls or an
+    unsupported page."""
     replans: int = 0
-    """Files that changed before a row of them was handed out, and were planned again."""
+    """Files that changed before any of their rows was returned, and were planned again."""
     restarts: int = 0
-    """1 where reading had begun before the store was asked (`early_run`), and was dropped: the files are others now."""
+    """1 if reading had begun by an earlier listing, and began again because the files had changed."""
     indexes_ignored: int = 0
-    """Indexes that did not verify, or that this version does not know."""
+    """Indexes that failed verification, or are of an unknown kind or version."""
     warnings: list[str] = field(default_factory=list)
-    """What was passed over and why, a hundred at most."""
+    """What was ignored and why, a hundred entries at most."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def __repr__(self) -> str:
-        told = (f"{name}={value}" for name, value in self.as_dict().items() if value not in _NOTHING)
-        return f"Metrics({', '.join(told)})"
+        counts = (f"{name}={value}" for name, value in self.as_dict().items() if value not in _NOTHING)
+        return f"Metrics({', '.join(counts)})"
 
     def __reduce__(self) -> tuple[Callable[[], Metrics], tuple[()]]:
-        # A copy is of this moment, and is counted by itself.
+        # The copy has the counts of this moment.
         with self._lock:
             counts = {f.name: _copied(getattr(self, f.name)) for f in dataclasses.fields(self) if f.repr}
         return partial(Metrics, **counts), ()
 
     def count_request(self, kind: Kind, received: int) -> None:
-        """Count one request and the body bytes it brought (0 for a failed one)."""
+        """Count one request and the bytes of its body (0 if it failed)."""
         with self._lock:
             self.requests += 1
             self.bytes += received
@@ -177,12 +177,12 @@ class Metrics:
             setattr(self, name, getattr(self, name) + amount)
 
     def deepest(self, round_trips: int) -> None:
-        """Keep the greatest number of dependent waves seen."""
+        """Set `round_trips` if this is more."""
         with self._lock:
             self.round_trips = max(self.round_trips, round_trips)
 
     def count_file(self, plan: Planned, sign: int) -> None:
-        """Count what planning left of a file in, or out again (`sign` is 1 or -1)."""
+        """Add the counts of the plan of a file, or subtract them (`sign` is 1 or -1)."""
         self.files.add(total=sign, kept=sign if plan.tasks else 0)
         self.row_groups.add(total=sign * plan.row_groups, kept=sign * plan.row_groups_kept)
         self.pages.add(total=sign * plan.pages, kept=sign * plan.pages_kept)
@@ -192,7 +192,7 @@ class Metrics:
             self.add("row_groups_remembered", sign * plan.remembered_groups)
 
     def begin_again(self) -> None:
-        """Drop the counts of what was planned and read, as that is done anew; what was requested stays."""
+        """Reset the counts of planning and reading, which begin again; requests stay counted."""
         with self._lock:
             for counter in (self.files, self.row_groups, self.pages, self.rows):
                 counter.total = counter.kept = 0
@@ -201,13 +201,13 @@ class Metrics:
             self.restarts += 1
 
     def warn(self, text: str) -> None:
-        """Add to `warnings`, which are no more than a hundred."""
+        """Add to `warnings`, unless there are a hundred."""
         with self._lock:
             if len(self.warnings) < 100:
                 self.warnings.append(text)
 
     def as_dict(self) -> dict[str, object]:
-        """The counts as plain values, for logs and JSON."""
+        """Return the counts as plain values, for logs and JSON."""
         out: dict[str, object] = {}
         with self._lock:
             counts = {f.name: _copied(getattr(self, f.name)) for f in dataclasses.fields(self) if f.repr}

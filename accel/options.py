@@ -1,4 +1,4 @@
-"""Every setting a caller may change, with its unit; constants stand beside the code that uses them."""
+"""The options of a scan. Constants that nobody needs to change are defined where they are used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["KIB", "MIB", "REQUEST_SECONDS", "Int96Unit", "Options", "Phases", "T
 
 KIB = 1024
 MIB = 1024 * KIB
-# What one more request costs beside the wait for it, which all requests of a read share: CPU at both ends.
+# CPU seconds that one more request costs at both ends, besides the wait, which all requests of a read share.
 REQUEST_SECONDS = 0.4e-3
 _MAY_BE_ZERO = (
     "decode_threads",
@@ -22,41 +22,40 @@ _MAY_BE_ZERO = (
     "probe_min_bytes",
 )
 _MAY_BE_INFINITE = ("backoff_max",)
-"""No bound on a wait."""
+"""Infinity means no limit."""
 _TOO_MUCH = 1 << 62
-"""What is reckoned with them still fits 64 bits."""
+"""A limit of values, so that results of calculations fit 64 bits."""
 
 
 class Phases(enum.StrEnum):
-    """When the columns that only the result needs are asked for."""
+    """When the columns that the filter does not use are read."""
 
     AUTO = "auto"
-    """After the filter's, and only where rows match, where that is expected to be faster."""
+    """After the columns of the filter, and only where rows match, if that is expected to be faster; else together."""
     ONE = "one"
-    """Together with the filter's: always one round trip."""
+    """Together with the columns of the filter, in one round trip."""
     TWO = "two"
-    """After the filter's, whatever it saves."""
+    """Always after the columns of the filter, and only where rows match."""
 
 
 class Transport(enum.StrEnum):
-    """What reads ranges of S3."""
+    """How ranges of objects in S3 are read."""
 
     AUTO = "auto"
-    """Connections of accel's own, by URLs that obstore signs, where that is all that the store asks for."""
+    """Over connections of accel's own, by URLs that obstore signs, where the settings of the store allow it."""
     OBSTORE = "obstore"
-    """obstore, as it reads all other clouds."""
+    """Through obstore, as for all other clouds."""
 
 
 class Int96Unit(enum.StrEnum):
-    """What timestamps that are stored as INT96 are read to."""
+    """The unit to which INT96 timestamps are read."""
 
     AUTO = "auto"
-    """Microseconds for Spark (`accel.spark.read`, and scans within `mapInArrow`), as its own are; else nanoseconds."""
+    """Microseconds for Spark (`accel.spark.read`, and scans within `mapInArrow`), else nanoseconds."""
     NS = "ns"
-    """Nanoseconds, as pyarrow reads them, which reach from 1677 to 2262; one beyond raises `SchemaMismatchError`."""
+    """Nanoseconds, as in pyarrow, from 1677 to 2262; a timestamp beyond raises `SchemaMismatchError`."""
     US = "us"
-    """Microseconds, as Spark means them, which reach 290,000 years to either side. Digits after the sixth are dropped:
-    the time is rounded down."""
+    """Microseconds, as in Spark, for 290,000 years to either side. Further digits are dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,103 +67,101 @@ class Options:
     Raises
     ------
     TypeError
-        A value is not of its option's type.
+        A value is not of the type of its option.
     ValueError
-        A value is out of range: negative, 0 where that means nothing, 2**62 or more. `backoff_max`
-        may be infinite.
+        A value is negative, 0 where that has no meaning, or 2**62 or more. `backoff_max` may be infinite.
     """
 
     tail_hint: int | None = None
-    """Bytes of a file's end that are read first, until a file in the same folder has shown how many its like take.
-    None: what lengthens the wait by a quarter, as measured of the store, but at least 128 KiB, at most 448 KiB, and at
-    most 1/512 of a file whose size is known (if that is more than 128 KiB). Of local files 128 KiB."""
+    """Bytes at the end of a file that are read first, until the size of the metadata has been learned from another file in the
+    folder. None: the bytes that lengthen the measured wait by a quarter, between 128 KiB and 448 KiB, and no more than
+    1/512 of a file whose size is known (or 128 KiB, if that is more); 128 KiB for local files."""
     max_tail_hint: int = 4 * MIB
-    """Bytes: what is learned in place of `tail_hint` is never more."""
+    """Maximum bytes of the learned size that replaces `tail_hint`."""
     max_footer_bytes: int = 256 * MIB
-    """A footer that claims to be longer is refused."""
+    """Maximum bytes of a footer; a longer one is refused."""
     max_gap_bytes: int | None = None
-    """Two ranges of one file are merged when no more than this many unwanted bytes lie between. None: what one
-    response brings in the time that a request costs (0.4 ms; of local files 0.05), as measured of the store: 32 KiB at
-    90 MB/s, and never more than 1 MiB. Where many requests would be left, wider gaps are merged too, up to what all
+    """Two ranges of a file are merged if no more than this many unwanted bytes lie between them. None: the bytes that one
+    response brings in the time that a request costs (0.4 ms; for local files 0.05), by the measured bandwidth: 32 KiB at
+    90 MB/s, and at most 1 MiB. If many requests would be left, wider gaps are merged too, up to the bytes that all
     responses together bring in that time."""
     max_coalesced_bytes: int | None = None
-    """Bytes of one request: none is merged beyond this, and a longer range is split into requests of about this size.
-    None: an even share of what is read at the same time, at least 512 KiB and at most 8 MiB. The share is an eighth at
-    first, and then a half to a sixteenth, as measured of the store; where several responses at once bring no more than
-    one, and of local files, it is 8 MiB."""
+    """Bytes of one request: ranges are not merged beyond this, and a longer range is split into requests of about this size.
+    None: an even share of the bytes that are read at the same time, between 512 KiB and 8 MiB. The share is an eighth at
+    first, then a half to a sixteenth, as measured. It is 8 MiB for local files, and if several concurrent responses bring
+    no more than one."""
     probe_min_bytes: int | None = None
-    """Bloom filters, dictionaries and embedded indexes are asked when the pages in doubt come to at least so many bytes.
-    None: as many as come and are decoded in the time of one round trip, as measured of the store (2 MiB at 30 ms and
-    90 MB/s), divided among the files that are planned at once, and at least 1 MiB. What was met before is used at any
-    size."""
+    """Bloom filters, dictionaries and embedded indexes are read if the pages in doubt have at least this many bytes. None: the
+    bytes that are transferred and decoded in one round trip, as measured (2 MiB at 30 ms and 90 MB/s), divided by the
+    number of files that are planned together, and at least 1 MiB. Indexes that were read before are used at any size."""
     max_requests_in_flight: int = 256
-    """Requests under way at once, per store."""
+    """Maximum concurrent requests to one store."""
     max_files_in_flight: int = 256
-    """Files whose metadata one scan reads at once; more than 128 only while the network, not the processor, is waited
-    for. At 30 ms, 256 come to 8,000 footers a second at the most."""
+    """Maximum files whose metadata one scan reads concurrently; more than 128 only while the network, not the processor, is
+    the bottleneck. At 30 ms, 256 files are at most 8,000 footers a second."""
     max_tasks_in_flight: int = 8
-    """Pieces of row groups that one scan fetches or decodes at once, counted in pieces of full size (`piece_bytes`). A
-    smaller piece counts as its share of a full one; below a quarter it counts as twice its share (a quarter at most, a
-    sixteenth at least). Up to four times as many are under way where the network holds more bytes than these (measured
-    latency times bandwidth). Of local files no more are than keep the decoding threads busy."""
+    """Maximum pieces of row groups that one scan fetches or decodes concurrently, in pieces of full size (`piece_bytes`). A
+    smaller piece counts as its share of a full one; below a quarter as twice its share, between a sixteenth and a quarter.
+    Up to four times as many are under way if the network can carry more bytes (measured latency times bandwidth). For
+    local files, no more than keep the decoding threads busy."""
     memory_limit: int = 512 * MIB
-    """Bytes that one scan may hold: fetched, decoding and decoded but not yet taken."""
+    """Maximum bytes of one scan in memory: fetched, being decoded, or decoded and not yet consumed."""
     piece_bytes: int = 12 * MIB
-    """A row group's selected pages are read in pieces of about this many compressed bytes. Of more than 96 columns they
-    are larger, by as much as there are more, up to an eighth of `memory_limit`. Of local files fewer are under way."""
+    """The selected pages of a row group are read in pieces of about this many compressed bytes. For more than 96 columns pieces
+    are larger in proportion, up to an eighth of `memory_limit`."""
     phases: Phases | Literal["auto", "one", "two"] = Phases.AUTO
-    """Late materialization: whether the filter's columns are read first and the others only where rows match."""
+    """Late materialization: whether the columns of the filter are read first, and the others only where rows match."""
     batch_rows: int = 131_072
-    """A batch handed out has at most this many rows."""
+    """Maximum rows of a batch."""
     decode_threads: int = 0
-    """Threads that decode; 0 means one a core."""
+    """Threads that decode; 0 means one for each core."""
     inline_decode_bytes: int = 256 * KIB
-    """A piece with fewer compressed bytes is decoded without a thread hand-off; with up to four times as many, where it is
-    looked through for some of its rows."""
+    """A piece of fewer compressed bytes is decoded on the I/O loop, without a thread; one of up to four times as many, if only
+    some of its rows are selected."""
     assumed_latency: float = 0.03
-    """Seconds until a store's first byte, until its own are known from a few requests."""
+    """Seconds until the first byte of a response, assumed until a few requests have been measured."""
     assumed_bandwidth: float = 90e6
-    """Bytes a second of one response, until those of the store are known."""
+    """Bytes a second of one response, assumed until a few requests have been measured."""
     connect_timeout: float = 10.0
-    """For a connection to be made."""
+    """Seconds to make a connection."""
     read_timeout: float = 30.0
-    """For one request to make progress: until its first byte, and between two parts of its body."""
+    """Seconds without progress of a request: until its first byte, and between two parts of its body."""
     max_attempts: int = 6
-    """Tries of one request, the first included. A body that is cut off again and again counts once, where each try brings
-    a sixteenth of it."""
+    """Attempts of one request, including the first. Repeated cuts of a body count as one failure if each attempt brings at
+    least a sixteenth of it."""
     backoff_base: float = 0.1
-    """The first retry waits a random time up to this; each further one up to twice the last."""
+    """The first retry waits a random time of up to this many seconds; each further one up to twice as long as the last."""
     backoff_max: float = 10.0
-    """No wait before a retry is longer, whatever the server asks for."""
+    """Maximum seconds to wait before a retry, whatever the server asks for."""
     int96_unit: Int96Unit | Literal["auto", "ns", "us"] = Int96Unit.AUTO
-    """What timestamps that are stored as INT96 (by Impala, and Spark of old) are read to. A plan is read as it was planned."""
+    """The unit of timestamps that are stored as INT96 (by Impala and old versions of Spark). A plan is read as it was planned."""
     transport: Transport | Literal["auto", "obstore"] = Transport.AUTO
-    """What reads ranges of S3."""
+    """How ranges of objects in S3 are read."""
     max_unranged_bytes: int = 64 * MIB
-    """An HTTP server that answers a range with the whole object is read up to this, else refused."""
+    """Maximum bytes to read from an HTTP server that ignores a range and sends the whole object."""
     max_conditional_put_bytes: int = 256 * MIB
-    """An object up to this size can be given indexes in place: in one request, from memory."""
+    """Maximum bytes of an object into which indexes are embedded in place, by one request from memory."""
     allow_unpinned: bool = False
-    """Read objects of stores that give no etag over several requests (no protection from mixing)."""
+    """Read objects without an etag by several requests, without protection from mixing two versions."""
     verify_checksums: bool = True
-    """Whether a page that carries a CRC is held against it; one that does not match is refused. A CRC of 0 stands for none."""
+    """Verify the CRC of pages that have one, and refuse a page that does not match. A CRC of 0 counts as none."""
     strict: bool = False
-    """Refuse a file whose index or metadata had to be passed over, instead of warning."""
+    """Refuse a file whose index or metadata cannot be used, instead of warning."""
 
     def for_spark(self) -> Options:
-        """The same, as they are meant where Spark takes the rows."""
+        """Return the options with the unit of INT96 that Spark uses, if it is not set."""
         return (
             dataclasses.replace(self, int96_unit=Int96Unit.US) if self.int96_unit == Int96Unit.AUTO else self
         )
 
     @property
     def cut_bytes(self) -> int:
-        """`piece_bytes`, or less where `memory_limit` asks for it: decoded, a piece is several times as large."""
+        """`piece_bytes`, or less if `memory_limit` is small, as a decoded piece is several times as large."""
         return max(1, min(self.piece_bytes, self.widest_bytes))
 
     @property
     def widest_bytes(self) -> int:
-        """What a piece of very many columns may come to."""
+        """Maximum bytes of a piece of very many columns."""
         return max(1, self.memory_limit // 8)
 
     def __post_init__(self) -> None:
@@ -195,12 +192,12 @@ class Options:
 
 
 def check_options(given: Options | None) -> Options:
-    """What a caller gave as `options=`, or the defaults.
+    """Return the options that a caller gave, or the defaults.
 
     Raises
     ------
     TypeError
-        It is something else.
+        The argument is no `Options`.
     """
     if given is None:
         return _DEFAULTS

@@ -16,7 +16,7 @@ __all__ = ["Buffer", "ByteRange", "Kind", "ObjectId", "ReadKey", "Stash", "Suffi
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 
 
-# What every request and every page has some of is a tuple: made, compared and hashed without a call into Python.
+# Ranges and keys are tuples, as these are made, compared and hashed without calling Python code.
 
 
 class _Ends(NamedTuple):
@@ -25,7 +25,7 @@ class _Ends(NamedTuple):
 
 
 class ByteRange(_Ends):
-    """Bytes `start` up to, not including, `end` of one object. Never empty, never negative."""
+    """The bytes from `start` to before `end` of one object; at least one byte."""
 
     __slots__ = ()
 
@@ -36,11 +36,11 @@ class ByteRange(_Ends):
 
     @property
     def length(self) -> int:
-        """Of bytes, at least 1."""
+        """The number of bytes."""
         return self.end - self.start
 
     def covers(self, other: ByteRange) -> bool:
-        """Whether all of the other lies in this one."""
+        """Return whether the other range lies in this one."""
         return self.start <= other.start and other.end <= self.end
 
     def __str__(self) -> str:
@@ -49,21 +49,21 @@ class ByteRange(_Ends):
 
 @dataclass(frozen=True, slots=True)
 class ObjectId:
-    """One version of one object: what a pinned read must find again."""
+    """One version of one object, which pinned reads must find again."""
 
     path: str
     size: int
     etag: str | None
-    """As the store wrote it; None where the store gives none."""
+    """As the store wrote it; None if the store gives none."""
 
     def __repr__(self) -> str:
-        # Over HTTP the path holds the query string, which may be a signature.
+        # The path of a presigned URL holds its signature.
         return f"ObjectId({redact(self.path)!r}, {self.size} bytes, etag={self.etag!r})"
 
 
 @dataclass(frozen=True, slots=True)
 class Suffix:
-    """The last `length` bytes of an object, or all of it when it is shorter."""
+    """The last `length` bytes of an object, or all of it if it is shorter."""
 
     length: int
 
@@ -76,7 +76,7 @@ class Suffix:
 
 
 class Kind(enum.StrEnum):
-    """What a byte range holds."""
+    """The kind of content of a byte range, or of a request."""
 
     TAIL = "tail"
     FOOTER = "footer"
@@ -95,11 +95,10 @@ class Kind(enum.StrEnum):
 
 
 class ReadKey(NamedTuple):
-    """The name of a byte range: from the plan to the request log nothing is matched by position.
+    """The key of a byte range, so that nothing is matched by position.
 
-    `row_group` and `column` (the leaf's ordinal in the file's schema) are -1 for what belongs to
-    the whole file; `ordinal` is the page's number in its chunk for pages, else 0. The file is not
-    part of the key: a step's reads are always of one file.
+    `row_group` and `column` (the ordinal of the leaf in the schema) are -1 for what belongs to the whole file. `ordinal` is
+    the number of a page in its chunk, else 0. The file is not part of the key, as one step reads only one file.
     """
 
     kind: Kind
@@ -119,11 +118,11 @@ class ReadKey(NamedTuple):
 
 
 class Want(NamedTuple):
-    """One keyed byte range that somebody needs."""
+    """A byte range to read, and its key."""
 
     key: ReadKey
     range: ByteRange
 
 
-# What answers a list of wants: exactly the wanted bytes of each key.
+# The result of reading a list of wants: exactly the wanted bytes of each key.
 Stash: TypeAlias = Mapping[ReadKey, memoryview]

@@ -1,1 +1,1 @@
-"""What is worth keeping between scans: metadata, bytes, results; each loaded once, however many ask."""
+"""The cache: metadata, bytes and results that outlive a scan, each loaded once for all who ask at the same time."""

@@ -1,4 +1,4 @@
-"""Byte ranges of data that were read before, by version of their object."""
+"""The byte tier of the cache: byte ranges of data pages, by version of their object."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from accel.ranges import ByteRange, ObjectId
 
 __all__ = ["ByteTier", "CachedRange"]
 
-# All numbers here are divisors of the tier's limit.
-# A read of up to 1/64 is stored the first time, as long as its scan has read no more than 1/8 so far.
+# All these numbers are divisors of the limit of the tier.
+# A read of up to 1/64 is stored the first time, while its scan has read no more than 1/8.
 _SMALL, _SMALL_IN_SCAN = 64, 8
-# So is a larger one while no more than 1/2 of the tier is in use, and its scan has read no more than 1/16.
+# A larger one is too, while no more than 1/2 of the tier is in use and its scan has read no more than 1/16.
 _FILLED, _FILLED_IN_SCAN = 2, 16
-# Any other is stored when it is read again before other such reads have brought more than 1/2.
+# Any other is stored when it is read again before such reads have brought more than 1/2.
 _REMEMBERED = 2
-# Ranges that are remembered at the most, however short they are.
+# Maximum ranges that are remembered to have been read once.
 _MOST_REMEMBERED = 4096
-# A segment takes about so many bytes beside its data.
+# Estimated bytes of a segment besides its data.
 _OVERHEAD = 256
 
 _Key: TypeAlias = tuple[str, str]
@@ -43,7 +43,7 @@ class _Segment:
 
 
 class _Version:
-    """The segments of one version of an object, ascending and without overlaps."""
+    """The segments of one version of an object, in ascending order and without overlaps."""
 
     __slots__ = ("file", "segments", "starts")
 
@@ -69,7 +69,7 @@ class _Version:
 
 
 class CachedRange(NamedTuple):
-    """What of a wanted range is cached: its beginning, its end, or all of it; `missing` lies between."""
+    """The cached parts of a requested range: its beginning, its end, or all of it; `missing` lies between."""
 
     before: tuple[memoryview, ...]
     missing: ByteRange | None
@@ -80,24 +80,24 @@ class CachedRange(NamedTuple):
         return sum(part.nbytes for part in (*self.before, *self.after))
 
     def complete(self, fetched: memoryview | None) -> memoryview:
-        """Return the whole wanted range, with what was fetched for `missing`."""
+        """Return the whole range, given the bytes that were fetched for `missing`."""
         between = () if fetched is None else (fetched,)
         parts = (*self.before, *between, *self.after)
         return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
 
 class ByteTier:
-    """Segments of objects, bounded in bytes; the least recently used is evicted first. For use by several threads.
+    """Segments of objects, bounded in bytes; the least recently used is evicted first. Thread-safe.
 
     Parameters
     ----------
     limit : int
-        Bytes that all segments may hold. 0 stores nothing.
+        Bytes that all segments may take. 0 stores nothing.
 
     Notes
     -----
-    A small read is stored the first time, a large one the second time, so that scans do not evict what lookups need:
-    see `admit`.
+    A small read is stored the first time, a large one the second time (see `admit`), so that scans do not evict what
+    lookups use.
     """
 
     def __init__(self, limit: int) -> None:
@@ -111,7 +111,7 @@ class ByteTier:
 
     def _reset(self) -> None:
         self._versions: dict[_Key, _Version] = {}
-        # By object and start. Nothing in it refers back: dropped with its cache, it is freed at once.
+        # By object and start. Its values refer to no other object of the cache, so they are freed with it at once.
         self._recent: LRUCache[tuple[_Key, int], _Segment] = LRUCache(
             self.limit, getsizeof=operator.attrgetter("weight")
         )
@@ -128,7 +128,7 @@ class ByteTier:
         return int(self._recent.currsize)
 
     def admit(self, token: str, file: ObjectId, ranges: Sequence[ByteRange], *, so_far: int) -> list[bool]:
-        """Decide which of the ranges that one read brought are stored; the others are remembered for the next time.
+        """Return for each range of a read whether it is to be stored; the others are remembered to have been read once.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class ByteTier:
         file : ObjectId
         ranges : sequence of ByteRange
         so_far : int
-            Bytes that the scan has read, this read included.
+            Bytes that the scan has read, including this read.
         """
         total = sum(one.length for one in ranges)
         if so_far <= self.limit // _SMALL_IN_SCAN and total <= self.limit // _SMALL:
@@ -157,7 +157,7 @@ class ByteTier:
         return False
 
     def find(self, token: str, file: ObjectId, ranges: Sequence[ByteRange]) -> list[CachedRange]:
-        """Return what is cached of each range, which is thereby the most recently used."""
+        """Return the cached parts of each range, which are then the most recently used."""
         found: list[CachedRange] = []
         key = (token, file.path)
         with self._lock:
@@ -174,15 +174,12 @@ class ByteTier:
         return found
 
     def missing(self, token: str, file: ObjectId, wanted: ByteRange) -> ByteRange | None:
-        """Return what has to be fetched of a range; nothing is counted, or used by that."""
+        """Return the part of a range that is not cached, without counting a use."""
         with self._lock:
             return _look_up(self._version(token, file), wanted)[0].missing
 
     def put(self, token: str, file: ObjectId, start: int, data: memoryview) -> None:
-        """Store the bytes from `start` on, as they are: who has a part of something larger gives a copy.
-
-        Segments of another version of the object are dropped.
-        """
+        """Store the bytes from `start` on, without a copy; segments of other versions of the object are removed."""
         key = (token, file.path)
         with self._lock:
             version = self._versions.get(key)
@@ -208,16 +205,16 @@ class ByteTier:
                 self.evictions += 1
             self._recent[key, start] = segment
             version.add(segment)
-            # Making room may have evicted the last segment that the version had before.
+            # Eviction may have removed the last earlier segment of the version, and with it the version.
             self._versions[key] = version
 
     def drop(self, token: str, path: str) -> None:
-        """Forget all segments of an object."""
+        """Remove all segments of an object."""
         with self._lock:
             self._drop((token, path))
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all segments."""
         with self._lock:
             self._reset()
 
@@ -253,7 +250,7 @@ def _look_up(version: _Version | None, wanted: ByteRange) -> tuple[CachedRange, 
 
 
 def _leading(over: list[_Segment], wanted: ByteRange) -> tuple[list[memoryview], int]:
-    """Return the parts that follow each other from the beginning of the range, and where they end."""
+    """Return the contiguous parts at the beginning of the range, and where they end."""
     parts: list[memoryview] = []
     at = wanted.start
     for segment in over:
@@ -266,7 +263,7 @@ def _leading(over: list[_Segment], wanted: ByteRange) -> tuple[list[memoryview],
 
 
 def _trailing(over: list[_Segment], wanted: ByteRange) -> tuple[list[memoryview], int]:
-    """Return the parts that follow each other up to the end of the range, and where they begin."""
+    """Return the contiguous parts at the end of the range, and where they begin."""
     parts: list[memoryview] = []
     at = wanted.end
     for segment in reversed(over):

@@ -1,7 +1,7 @@
-"""Whether what is cached of a file may be used: it is young enough, or the store says that it is current.
+"""Freshness of cached metadata: it may be used if it is young enough, or if the store confirms that it is current.
 
-`Cache.max_age` holds for memory and disk alike. A cache cannot know of an overwrite by somebody else; objects that this
-process has put are noted here, and what was cached of them before is not used without asking the store.
+`Cache.max_age` applies to memory and disk alike. Overwrites by other processes are noticed only when the store is asked.
+Objects that this process has written are remembered here, and their cached metadata is not used without asking.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 __all__ = ["PART_BYTES", "MetadataFreshness", "put_object", "recorded", "written_since"]
 
 PART_BYTES: Final = 8 * MIB
-"""What the parts of an object are best cut to: a multipart upload then sends each as it comes."""
+"""Bytes of the parts of an object that a multipart upload sends as they come."""
 
 _MOST: Final = 4096
-"""Objects that are remembered one by one."""
+"""Written objects that are remembered one by one."""
 
 
 class MetadataFreshness:
@@ -48,12 +48,12 @@ class MetadataFreshness:
     def __init__(self, cache: Cache, metrics: Metrics) -> None:
         self._cache = cache
         self._metrics = metrics
-        # Handles used by a listing that is still to be confirmed; None where nothing is assumed.
+        # Handles that are used before a listing confirms them; None if nothing is assumed.
         self._assumed: dict[int, FileHandle] | None = None
         self._listed_at = -math.inf
 
     def note_listing(self, moment: float) -> None:
-        """Note when, by the monotonic clock, the store was asked for the etags that files come with from here on."""
+        """Note when (monotonic clock) the store was asked for the etags of the files that follow."""
         self._listed_at = moment
 
     @property
@@ -62,29 +62,29 @@ class MetadataFreshness:
         return self._listed_at
 
     def assume_current(self) -> None:
-        """Use cached metadata without asking from here on, until `confirm_assumed` says whether that was right."""
+        """Use cached metadata without asking, until `confirm_assumed` is called."""
         self._assumed = {}
 
     @property
     def assumed(self) -> Collection[FileHandle]:
-        """The handles that were used so far without being known to be current."""
+        """The handles that are used without being confirmed yet."""
         return (self._assumed or {}).values()
 
     def confirm_assumed(self, moment: float) -> None:
-        """Take what was assumed for checked at a moment of the monotonic clock, and files to be as listed from here on."""
+        """Note that the assumed handles, and the listing of the files that follow, were checked at `moment` (monotonic clock)."""
         assumed, self._assumed, self._listed_at = self._assumed or {}, None, moment
         for handle in assumed.values():
             handle.checked_at = max(handle.checked_at, moment)
 
     def was_current(self, client: Client, handle: FileHandle, moment: float) -> bool:
-        """Return whether a handle in use was of the current version at a moment, as far as this scan can tell."""
+        """Return whether a handle was current at `moment`, as far as this scan can tell."""
         if self._assumed is not None and id(handle) in self._assumed:
             return True
         return self.is_fresh(client, handle, moment)
 
     def is_fresh(self, client: Client, handle: FileHandle, now: float) -> bool:
-        """Return whether a handle is young enough at `now` (monotonic clock) to be used without asking, and this
-        process has not written the file since."""
+        """Return whether a handle is young enough at `now` (monotonic clock) to be used without asking, and the file was
+        not written by this process since."""
         return self._is_young(handle, now) and not written_since(
             client.root, handle.id.path, moment=handle.checked_at
         )
@@ -93,7 +93,7 @@ class MetadataFreshness:
         return handle.checked_at > now or now - handle.checked_at < self._cache.max_age
 
     def is_stale(self, client: Client, file: FileEntry) -> bool:
-        """Return whether a file is cached, too old to be used without asking, and nothing else speaks against it."""
+        """Return whether the only reason not to use a cached file without asking is its age."""
         handle = self._cache.peek(file_key(client.token, file.path))
         if not isinstance(handle, FileHandle) or handle.etag is None:
             return False
@@ -101,7 +101,7 @@ class MetadataFreshness:
         return not written and not self._is_young(handle, time.monotonic())
 
     async def revalidate(self, client: Client, file: FileEntry) -> tuple[FileHandle, int] | None:
-        """Return what is cached of a file, and the round trips it took to know that it is current; None where it is not."""
+        """Return the cached handle of a file and the round trips that confirmed it; None if it is not current."""
         handle = self._cache.peek(file_key(client.token, file.path))
         if not isinstance(handle, FileHandle):
             return None
@@ -112,8 +112,8 @@ class MetadataFreshness:
         return handle, trips
 
     def is_usable(self, client: Client, handle: FileHandle, *, file: FileEntry, now: float) -> bool:
-        """Return whether a cached handle may be used without asking: it is young, or a listing has just shown the same
-        version, or that is assumed."""
+        """Return whether a cached handle may be used without asking: it is young, or a listing has shown, or is assumed to
+        show, the same version."""
         etag = handle.etag
         if etag is None or (file.size is not None and file.size != handle.size):
             return False
@@ -121,48 +121,48 @@ class MetadataFreshness:
             fresh = self.is_fresh(client, handle, now)
             if fresh or self._assumed is None:
                 return fresh
-        # A listing that has just shown another etag leaves it in doubt, however young it is.
+        # If a listing has shown another etag, even a young handle is in doubt.
         same = file.etag is None or same_etag(file.etag, etag)
         if same and self._assumed is not None:
             self._assumed[id(handle)] = handle
         elif same:
-            # The listing may be of long ago, where the caller takes batches slowly.
+            # The listing may be old, if the caller takes batches slowly.
             handle.checked_at = max(handle.checked_at, self._listed_at)
         return same
 
     async def confirm(self, client: Client, handle: FileHandle, file: FileEntry, now: float) -> int | None:
-        """Return the round trips it took to know that a cached handle may be used; None where it may not."""
-        known = handle.id
-        if known.etag is None or (file.size is not None and file.size != known.size):
+        """Return the round trips that confirmed a cached handle; None if it may not be used."""
+        version = handle.id
+        if version.etag is None or (file.size is not None and file.size != version.size):
             return None
         if self.is_usable(client, handle, file=file, now=now):
             return 0
-        key = CacheKey(client.token, known.path, known, Entry.CURRENT)
+        key = CacheKey(client.token, version.path, version, Entry.CURRENT)
         while True:
             led: list[bool] = []
-            asked_at = await self._cache.single_flight.share(key, partial(self._ask, client, known, led))
-            if asked_at is None:
+            sent_at = await self._cache.single_flight.share(key, partial(self._ask, client, version, led))
+            if sent_at is None:
                 return None
-            handle.checked_at = max(handle.checked_at, asked_at)
+            handle.checked_at = max(handle.checked_at, sent_at)
             if led:
                 await self._note_check(client, handle)
                 return 1
-            # Who joined another's question, asked before, may have to ask whether the answer still holds.
-            if asked_at >= now or self.is_fresh(client, handle, now):
+            # A check that another scan had sent before `now` may be too old.
+            if sent_at >= now or self.is_fresh(client, handle, now):
                 return 1
 
-    async def _ask(self, client: Client, known: ObjectId, led: list[bool]) -> float | None:
-        """Return when the store was asked about a version that is current; None where it is not."""
+    async def _ask(self, client: Client, version: ObjectId, led: list[bool]) -> float | None:
+        """Return when the request was sent that confirmed a version; None if it is not current."""
         led.append(True)
-        asked_at = time.monotonic()
-        return asked_at if await client.revalidate(known, metrics=self._metrics) else None
+        sent_at = time.monotonic()
+        return sent_at if await client.revalidate(version, metrics=self._metrics) else None
 
     async def load(
         self, client: Client, file: FileEntry, steps: Steps[FileHandle]
     ) -> tuple[FileHandle, int] | None:
-        """Return the handle of a file whose metadata is on disk and may be used, and the round trips to know that.
+        """Return the handle of a file from the disk, and the round trips that confirmed it; None if there is none to use.
 
-        `steps` are those that open the file; they are run on the bytes of the disk.
+        `steps` are the steps that open the file; they are run on the stored bytes.
         """
         disk = self._cache.disk_for(client.token)
         if disk is None:
@@ -174,7 +174,7 @@ class MetadataFreshness:
         found = None
         if stored is not None:
             age = wall - stored.checked_at
-            # A clock that was set back says nothing about the age: then the store is asked.
+            # If the clock was set back, the age is unknown, and the store is asked.
             checked_at = now - age if age >= 0 else -math.inf
             found = await self._use(client, file, stored, steps, checked_at)
             if found is None:
@@ -183,7 +183,7 @@ class MetadataFreshness:
         return found
 
     async def store(self, client: Client, handle: FileHandle, answers: list[Stash | Tail]) -> None:
-        """Put on disk, if there is one, the bytes that a file was just opened by."""
+        """Store the bytes with which a file was just opened on the disk, if there is one."""
         disk = self._cache.disk_for(client.token)
         if disk is None:
             return
@@ -196,7 +196,7 @@ class MetadataFreshness:
             self._warn_of(disk)
 
     def forget(self, client: Client, path: str) -> None:
-        """Drop what is cached of a file, in memory and on disk."""
+        """Remove a file from the cache, in memory and on disk."""
         self._cache.drop(file_key(client.token, path))
         self._cache.byte_tier.drop(client.token, path)
         disk = self._cache.disk_for(client.token)
@@ -258,7 +258,7 @@ def _read(disk: Disk, key: bytes) -> StoredMetadata | None:
 
 
 def _confirm(disk: Disk, key: bytes, etag: str, checked_at: float) -> None:
-    """Note that the store has said of this version, at that time, that it is the current one."""
+    """Set the time at which the store confirmed a stored version."""
     stored = _read(disk, key)
     if stored is not None and stored.etag == etag and stored.checked_at < checked_at:
         disk.put(key, replace(stored, checked_at=checked_at).encode(key))
@@ -270,7 +270,7 @@ def _wall_time(monotonic: float) -> float:
 
 
 class _Written(LRUCache[tuple[str, str], float]):
-    """When objects were written last, by root and path; and the latest moment of those that were evicted."""
+    """When objects were last written, by root and path, and the latest such time of evicted ones."""
 
     def __init__(self, most: int) -> None:
         super().__init__(most)
@@ -287,9 +287,9 @@ _lock = threading.Lock()
 
 
 def written_since(root: str, path: str, *, moment: float) -> bool:
-    """Return whether this process may have written an object at or after a moment of the monotonic clock.
+    """Return whether this process may have written an object at or after `moment` (monotonic clock).
 
-    Once it has written more objects than are remembered, that is also true of some that it has not written.
+    If it has written more objects than are remembered, this is also true for some that it has not written.
     """
     if not _written:
         return False
@@ -306,12 +306,12 @@ async def put_object(
     if_match: str | None = None,
     if_absent: bool = False,
 ) -> None:
-    """Put an object, as `Writer.write` does; nothing cached of it is used any more before the store was asked.
+    """Write an object, as `Writer.write` does; its cached metadata is not used again before the store was asked.
 
     Raises
     ------
     StoreError
-        The store cannot be written to, or did not take the object. Either version may be there then.
+        The store cannot be written to, or the request failed; either version may be stored then.
     """
     writer = client.store
     if not isinstance(writer, Writer):
@@ -327,16 +327,16 @@ async def put_object(
 
 
 def recorded(steps: Steps[FileHandle], answers: list[Stash | Tail]) -> Steps[FileHandle]:
-    """Return the same steps; all that they are answered is in `answers` at the end."""
+    """Return the same steps, which also append each answer that they receive to `answers`."""
     answers.clear()
 
     def recording() -> Generator[ReadRequest | TailRequest, Stash | Tail, FileHandle]:
         try:
-            need = next(steps)
+            request = next(steps)
             while True:
-                answer = yield need
+                answer = yield request
                 answers.append(answer)
-                need = steps.send(answer)
+                request = steps.send(answer)
         except StopIteration as done:
             handle: FileHandle = done.value
             return handle

@@ -1,4 +1,4 @@
-"""Reads of one version of one object: from the byte tier, or in one round trip that others share."""
+"""Reads of one version of an object, from the byte tier or by requests that concurrent reads share."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["PinnedReads"]
 
-# A part of a larger answer is copied, so that the rest of it may go; and whatever is no longer than this: a transport
-# may have handed out a piece of its buffer.
+# Shorter data is copied before it is cached, as a transport may have returned a piece of its buffer. So is any part of a
+# larger response, so that the rest can be freed.
 _COPIED = 512 * 1024
-# A range that somebody else read is copied out of an answer that is more than so many times as long.
+# A range that another read has fetched is copied out of a response that is more than twice as long.
 _SLACK = 2
 _DATA = (Kind.PAGE, Kind.CHUNK, Kind.DICTIONARY)
 
@@ -41,12 +41,12 @@ class PinnedReads:
     file : ObjectId
     metrics : Metrics
     current : bool
-        Whether the version is known to be the current one, as far as `Cache.max_age` asks: what was read of it before
-        may stand for it then. Otherwise each read asks the store.
+        Whether the version was current within `Cache.max_age`, so that cached and shared bytes may be used. Otherwise
+        each read sends a request.
     merging : Merging, optional
         How ranges become requests.
     dictionaries : bool
-        Whether dictionary pages are stored in the byte tier. Those of lookups are in the metadata tier.
+        Whether dictionary pages are stored in the byte tier, not in the metadata tier as those of lookups.
     """
 
     def __init__(
@@ -68,24 +68,23 @@ class PinnedReads:
         self._metrics = metrics
         strong = file.etag is not None and not is_weak(file.etag)
         self.shares = current and strong
-        """Whether what others read of this version may stand for what is asked here."""
+        """Whether bytes that other reads of this version fetched may be used."""
         # The kernel caches local files.
         self._caches = self.shares and cache.data > 0 and client.root != LOCAL_ROOT
 
     def missing(self, want: Want) -> ByteRange | None:
-        """Return what has to be fetched of a range: all, none, or what lies between parts that are cached."""
+        """Return the part of a range that has to be fetched; None if all of it is cached."""
         if not self._caches:
             return want.range
         return self._cache.byte_tier.missing(self._client.token, self._file, want.range)
 
     async def read(self, wants: Sequence[Want]) -> tuple[Stash, int]:
-        """Return the wanted bytes, and the round trips that they took: none or one, and one more where another's read
-        that was to bring them failed.
+        """Return the wanted bytes and their round trips: none or one, or two if a shared read failed.
 
         Raises
         ------
         ObjectChangedError
-            What was cached of the object is forgotten then.
+            The cached bytes of the object are removed then.
         StoreError
         """
         cached = self._find(wants) if self._caches else {}
@@ -114,7 +113,7 @@ class PinnedReads:
         return stash, trips
 
     def _find(self, wants: Sequence[Want]) -> dict[ReadKey, CachedRange]:
-        """Return what is cached of the wants of which anything is."""
+        """Return the cached parts of the wants that have any."""
         found, hits, nbytes = {}, 0, 0
         ranges = [want.range for want in wants]
         parts = self._cache.byte_tier.find(self._client.token, self._file, ranges)
@@ -129,9 +128,9 @@ class PinnedReads:
         return found
 
     async def _share(self, wants: Sequence[Want]) -> tuple[Stash, int]:
-        """Fetch the ranges that nobody is fetching of this version; wait for the others.
+        """Fetch the ranges that no other read is fetching, and wait for the others.
 
-        Where another's read fails, everything is fetched here: nobody fails by what happened to somebody else.
+        If another read fails, everything is fetched here, so that its failure is not passed on.
         """
         token, file = self._client.token, self._file
         keys = [CacheKey(token, file.path, (file.size, file.etag), Entry.PAGES, want.range) for want in wants]
@@ -171,7 +170,7 @@ class PinnedReads:
         return stash
 
     async def _store(self, wants: Sequence[Want], stash: Stash) -> None:
-        """Put what was fetched into the byte tier, as far as that admits it."""
+        """Store fetched ranges in the byte tier, as far as it admits them."""
         if not self._dictionaries:
             wants = [want for want in wants if want.key.kind is not Kind.DICTIONARY]
         tier, token, came = self._cache.byte_tier, self._client.token, self._metrics.bytes_by_kind
@@ -179,7 +178,7 @@ class PinnedReads:
         admitted = tier.admit(token, self._file, [want.range for want in wants], so_far=so_far)
         stored = [want for want, is_admitted in zip(wants, admitted, strict=True) if is_admitted]
         views = [stash[want.key] for want in stored]
-        if sum(view.nbytes for view in views) > MIB:  # to copy so much would hold up the loop
+        if sum(view.nbytes for view in views) > MIB:  # to copy so much would block the loop
             views = await WORK.run(lambda: list(map(_own_part, views)))
         else:
             views = list(map(_own_part, views))
@@ -188,11 +187,11 @@ class PinnedReads:
 
 
 def _own_part(view: memoryview) -> memoryview:
-    """Return the bytes in memory of their own: in Python's, as what the cache holds is not the scan's."""
+    """Return the bytes in memory that nothing else shares: Python's, as Arrow's is counted for scans."""
     is_whole = view.nbytes > _COPIED and memoryview(view.obj).nbytes == view.nbytes
     return view if is_whole else memoryview(bytes(view))
 
 
 def _without_slack(view: memoryview) -> memoryview:
-    """Return the bytes without keeping much else in memory."""
+    """Return the bytes, copied if they would keep a much larger response in memory."""
     return view if memoryview(view.obj).nbytes <= _SLACK * view.nbytes else memoryview(own_copy(view))

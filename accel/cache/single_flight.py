@@ -1,4 +1,4 @@
-"""Loads under way, each shared by all who ask for the same meanwhile."""
+"""Single-flight: concurrent requests for the same key share one load."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(slots=True, eq=False)
 class _Flight:
-    """One load under way, of one key or of several at once."""
+    """A load under way, of one key or of several."""
 
     future: asyncio.Future[Any]
     keys: Sequence[Hashable]
     is_batch: bool
-    """The future holds a mapping by key."""
+    """Whether the result of the future is a mapping by key."""
     waiters: int = 0
 
     def value(self, key: Hashable) -> Any:
@@ -32,12 +32,12 @@ class _Flight:
 
 
 class SingleFlight:
-    """Runs a load once for all who ask for its key before it ends. Event loops do not share; threads may.
+    """Runs a load once for all who ask for its key before it ends. Loads are shared within one event loop.
 
     Notes
     -----
-    A failure goes to all who wait, an AccelError to each as its own copy. A waiter that is cancelled leaves the load to
-    the others; with the last one the load is cancelled too, and has ended when that waiter goes on.
+    A failure is raised for all who wait; an AccelError is copied for each. When a waiter is cancelled, the load goes on for
+    the others; with the last waiter the load is cancelled too, and ends before that waiter continues.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class SingleFlight:
         return len(self._flights)
 
     async def share(self, key: Hashable, load: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Return what `load` returns, called here or by whoever asked for the key first."""
+        """Return the value of a key; `load` is called unless a load of the key is under way."""
         loop = asyncio.get_running_loop()
         with self._lock:
             flight = self._under_way(loop, key)
@@ -63,7 +63,7 @@ class SingleFlight:
         keys: Iterable[K],
         load: Callable[[Sequence[K]], Coroutine[Any, Any, Mapping[K, Any]]],
     ) -> dict[K, Any]:
-        """Return the value of each key; `load` is called once, with all keys that nobody is loading yet."""
+        """Return the value of each key; `load` is called once, with all keys of which no load is under way."""
         loop = asyncio.get_running_loop()
         with self._lock:
             flights = {key: self._under_way(loop, key) for key in keys}
@@ -78,9 +78,9 @@ class SingleFlight:
         return {key: flight.value(key) for key, flight in joined.items()}
 
     def lead(self, key: Hashable) -> asyncio.Future[Any] | None:
-        """Announce a load that the caller carries out; None where one is under way.
+        """Begin a load that the caller carries out, and return its future; None if one is under way.
 
-        The caller must `land` it: whoever shares the key waits for that.
+        The caller must end it with `land`.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
@@ -92,17 +92,17 @@ class SingleFlight:
         return future
 
     def join(self, key: Hashable) -> asyncio.Future[Any] | None:
-        """Return the future of a load that somebody leads, to be waited for and never cancelled; None without one."""
+        """Return the future of a load under way, which must not be cancelled; None if there is none."""
         flight = self._under_way(asyncio.get_running_loop(), key)
         return None if flight is None else flight.future
 
     def land(self, future: asyncio.Future[Any], *, value: Any) -> None:
-        """End the load that `lead` announced with the value that all who share it get."""
+        """End a load that `lead` began, with the value for all who share it."""
         if not future.done():
             future.set_result(value)
 
     def _under_way(self, loop: asyncio.AbstractEventLoop, key: Hashable) -> _Flight | None:
-        # One that has ended may not have been removed yet: it says nothing to who asks only now.
+        # A load that has ended may not be removed yet; whoever asks now starts a new one.
         flight = self._flights.get((id(loop), key))
         return None if flight is None or flight.future.done() else flight
 
@@ -130,10 +130,10 @@ class SingleFlight:
             if error is not None:
                 raise own_copy_of(error)
         finally:
-            del error, future  # the frames of an error must not hold it
+            del error, future  # else the frames of the error would refer to it
 
     async def _wait(self, flights: Collection[_Flight]) -> None:
-        """Wait for loads; the first failure is raised at once, and nothing goes on that only this caller waited for."""
+        """Wait for loads, raising the first failure at once; loads that only this caller waits for are cancelled then."""
         try:
             for flight in flights:
                 if not flight.future.done():
@@ -144,7 +144,7 @@ class SingleFlight:
             loop = asyncio.get_running_loop()
             deserted = [flight for flight in flights if flight.waiters == 1 and not flight.future.done()]
             for flight in deserted:
-                self._remove(loop, flight)  # whoever asks now starts anew
+                self._remove(loop, flight)  # whoever asks now starts a new load
                 flight.future.cancel()
             if deserted:
                 await asyncio.wait([flight.future for flight in deserted])

@@ -1,1 +1,1 @@
-"""Bytes from stores: adapters, retry, gate, fetch, cache, and the loop they run on."""
+"""Stores: their adapters, the client that reads them, listings, and the I/O loop that these run on."""

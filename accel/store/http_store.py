@@ -1,4 +1,4 @@
-"""Plain HTTP servers and presigned URLs as a RangeStore, over aiohttp."""
+"""The store of plain HTTP servers and presigned URLs, over aiohttp."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     import aiohttp
     from aiohttp.abc import ResolveResult
 
-__all__ = ["HttpStore", "Names", "proxy_for"]
+__all__ = ["HttpStore", "Resolver", "proxy_for"]
 
 _MAX_REDIRECTS = 5
-# Refusals of which a store's word for them says more.
-_TOLD = (400, 401, 403)
+# Statuses whose meaning depends on an error code in the body.
+_EXPLAINED = (400, 401, 403)
 _MOST_REFUSAL = 8 * 1024
 _REDIRECTS = (301, 302, 303, 307, 308)
-# In all of its clouds.
+# The hosts of Azure, in all of its clouds.
 _AZURE = re.compile(r"\.(blob|dfs)\.(core|storage|fabric)\.[a-z.]+$")
 _NO_TARGET = "the server redirects to what is no https URL"
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -50,14 +50,14 @@ _OWN_HEADERS = ("range", "if-match", "accept-encoding", "host", "content-length"
 
 
 class HttpStore:
-    """One server, with the caller's headers on every request to it. It cannot list.
+    """A plain HTTP server, which cannot list. The caller's headers are sent with every request to it.
 
     Parameters
     ----------
     root : str
         "https://host:port".
     storage_options : mapping
-        `headers`: sent with every request to that server, and not to one that it redirects to.
+        `headers`, which are not sent to another server that it redirects to.
     options : Options
     """
 
@@ -87,7 +87,7 @@ class HttpStore:
 
     @property
     def suffixes(self) -> bool:
-        """Whether it can be asked for the end of an object: Azure would send all of it."""
+        """Whether the end of an object can be read. Azure ignores such a range and sends the whole object."""
         return _AZURE.search(self._root) is None
 
     def __repr__(self) -> str:
@@ -96,14 +96,14 @@ class HttpStore:
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
         """See `RangeStore.read`.
 
-        A server that ignores the range and sends the whole object is read up to the range's end, and
-        for a suffix to the object's end, if that is within `options.max_unranged_bytes`.
+        If the server ignores the range and sends the whole object, the body is read up to the end of the range, if that is
+        within `options.max_unranged_bytes`.
         """
         headers = {"Range": range_header(want)}
         if if_match is not None:
             headers["If-Match"] = if_match
         async with _Exchange(self, "GET", path, headers) as response:
-            code = await self._code(response) if response.status in _TOLD else None
+            code = await self._code(response) if response.status in _EXPLAINED else None
             error = refusal(response.status, response.headers, path, want, code=code)
             if error is not None:
                 raise error
@@ -117,7 +117,7 @@ class HttpStore:
             return await self._body(response, path, want, answer)
 
     async def head(self, path: str) -> ObjectEntry:
-        """Size and etag, by a HEAD request, or a GET of one byte: a URL is presigned for one method."""
+        """Return the size and etag, by a HEAD request, or by a GET of one byte for a URL, which is presigned for GET only."""
         if "?" not in path:
             async with _Exchange(self, "HEAD", path, {}) as response:
                 length = response.headers.get("Content-Length", "")
@@ -141,7 +141,7 @@ class HttpStore:
             await session.close()
 
     async def _code(self, response: aiohttp.ClientResponse) -> str | None:
-        """A store's word for a refusal, of a URL that was presigned for it."""
+        """Return the error code in the body of a refusal, which the object store behind a presigned URL sends."""
         try:
             async with asyncio.timeout(self._options.read_timeout):
                 body = await response.content.read(_MOST_REFUSAL)
@@ -160,7 +160,7 @@ class HttpStore:
         failure: BaseException | None = None
         try:
             async for part in response.content.iter_any():
-                # What lies before the range in a whole object is passed over as it comes.
+                # The bytes of a whole object before the range are dropped.
                 fresh = part[max(0, skip - came) :] if came < skip else part
                 came += len(part)
                 body += fresh
@@ -168,7 +168,7 @@ class HttpStore:
                     break
         except Exception as error:  # noqa: BLE001 (`_translate` makes a StoreError of a failed exchange)
             failure = _translate(error, path)
-        # Not while that is handled: what aiohttp raised would stay with it, and holds the URL.
+        # Raised outside the except block, as the error of aiohttp, which holds the URL, would be chained.
         if failure is not None:
             if not (isinstance(failure, StoreError) and failure.transient) or whole is None:
                 raise failure from failure.__cause__
@@ -178,7 +178,7 @@ class HttpStore:
         if came < limit:
             raise self._incomplete(f"the body ended after {len(body)} bytes", path, whole, body, answer)
         del body[whole.length :]
-        # A body that was not read to its end must not leave its rest in a pooled connection.
+        # The rest of a body must not stay in a pooled connection.
         if not response.content.at_eof():
             response.close()
         return Payload(memoryview(body).toreadonly(), whole, answer.size, answer.etag)
@@ -204,7 +204,7 @@ class HttpStore:
             self._loop = weakref.ref(loop)
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
-                    limit=0, ttl_dns_cache=60, resolver=Names(self._options.connect_timeout)
+                    limit=0, ttl_dns_cache=60, resolver=Resolver(self._options.connect_timeout)
                 ),
                 timeout=aiohttp.ClientTimeout(
                     total=None,
@@ -215,13 +215,13 @@ class HttpStore:
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
             io_loop.at_shutdown(self.close)
-            # Nobody closes a store that the registry drops.
+            # For a store that the registry drops.
             weakref.finalize(self, io_loop.start_to_end, self._session.close, loop).atexit = False
         return self._session
 
 
 class _Exchange:
-    """A request with its redirects: an async context manager that gives the last response."""
+    """A request and its redirects: an async context manager that returns the last response."""
 
     def __init__(self, store: HttpStore, method: str, path: str, headers: dict[str, str]) -> None:
         self._store = store
@@ -257,7 +257,7 @@ class _Exchange:
         headers = {**self._headers, "Accept-Encoding": "identity"}
         if _origin(url) == _origin(self._store._root):
             headers = {**self._store._headers, **headers}
-        target = URL(url, encoded=True)  # a presigned one is signed as it is spelt
+        target = URL(url, encoded=True)  # a presigned URL is signed as it is written
         if _CONTROL.search(target.raw_path_qs):  # aiohttp before 3.14 would send it
             raise ValueError("a control character")
         options, proxy = self._store._options, proxy_for(target.scheme, target.host or "")
@@ -269,13 +269,13 @@ class _Exchange:
                 headers=headers,
                 allow_redirects=False,
                 proxy=proxy,
-                # aiohttp's own, if True: that reads the environment once, when it is imported.
+                # True stands for aiohttp's context, which has read the environment when aiohttp was imported.
                 ssl=tls_context() if target.scheme == "https" and names_authorities() else True,
             )
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         if self._response is not None:
-            # Not read to its end, the connection cannot be used again.
+            # After an error the body may not be read to its end, so the connection is not reused.
             self._response.close() if kind is not None else self._response.release()
 
 
@@ -303,7 +303,7 @@ def _no_size(path: str) -> StoreError:
 def _last(
     path: str, want: ByteRange | Suffix, body: bytearray, over: bool, limit: int, answer: BodyPlace
 ) -> Payload:
-    """The wanted end of an object that came whole and without a length."""
+    """Return the requested part of an object that was sent whole and without a length."""
     if over:
         raise StoreError(
             f"the server ignores ranges, and the object is longer than {limit} bytes",
@@ -325,8 +325,10 @@ def _last(
 def _translate(
     error: BaseException, shown: str, wrong: str = "the answer is not HTTP", server: str | None = None
 ) -> BaseException:
-    """What is raised instead; `wrong` says what it means that something was no value for its purpose, `server` which
-    one was asked if that is not the one in the path."""
+    """Return the error to raise in place of an error of aiohttp.
+
+    `wrong` is the message for a ValueError; `server` names the server if it is not that of the path.
+    """
     import aiohttp
 
     if isinstance(error, (StoreError, ParquetFormatError, asyncio.CancelledError)):
@@ -343,7 +345,7 @@ def _translate(
             shown, server=server, address="check the host and the port in the URL", cause=cause
         )
     if isinstance(error, ValueError):
-        # Of a URL (aiohttp's InvalidURL is one too), a name, or a header; the text may quote the URL.
+        # Of a URL (as aiohttp's InvalidURL), a host name, or a header; its text may quote the URL.
         return StoreError(f"{wrong} ({type(error).__name__})", path=shown)
     if isinstance(error, aiohttp.ClientError):
         return StoreError(f"the answer is not HTTP ({type(error).__name__})", path=shown)
@@ -351,7 +353,7 @@ def _translate(
 
 
 def _connection_fault(error: BaseException) -> tuple[ConnectionFault | None, BaseException | None]:
-    """The fault that an exchange ended by, and what Python or the system raised, which holds no URL."""
+    """Return the fault of a failed exchange, and the error of Python or the system, which holds no URL."""
     import aiohttp
 
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
@@ -359,7 +361,7 @@ def _connection_fault(error: BaseException) -> tuple[ConnectionFault | None, Bas
     elif isinstance(error, aiohttp.ClientConnectorError):
         inner = error.os_error
     elif isinstance(error, asyncio.TimeoutError):
-        # aiohttp has the name since 3.10.
+        # The class exists since aiohttp 3.10.
         return (SLOW if type(error).__name__ == "ConnectionTimeoutError" else STALLED), None
     elif isinstance(error, (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError)):
         inner = error.__cause__ or error
@@ -374,7 +376,7 @@ def _connection_fault(error: BaseException) -> tuple[ConnectionFault | None, Bas
 
 
 def _other_name(root: str) -> str | None:
-    """How a file of a cloud is named so that its credentials and listings are used."""
+    """Return a hint for an HTTP URL of a cloud's own, which is better named by the scheme of that cloud."""
     if _AZURE.search(root):
         return "as a blob of Azure it is named az://container/path"
     if root.endswith("//storage.googleapis.com"):
@@ -384,35 +386,35 @@ def _other_name(root: str) -> str | None:
     return None
 
 
-# No addresses of a kind that this machine has none of itself, as aiohttp's own resolver asks.
-_ASKED = getattr(socket, "AI_MASK", socket.AI_ADDRCONFIG) & socket.AI_ADDRCONFIG
+# As in aiohttp's resolver, no address families that this machine has no address of.
+_FLAGS = getattr(socket, "AI_MASK", socket.AI_ADDRCONFIG) & socket.AI_ADDRCONFIG
 _NUMERIC = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
 
 
-class Names(AbstractResolver):
-    """In place of aiohttp's resolver, which takes the event loop's threads, and waits without end.
+class Resolver(AbstractResolver):
+    """Replaces aiohttp's resolver, which uses the threads of the event loop and waits without a limit.
 
     Parameters
     ----------
-    patience : float
-        Seconds until a lookup is given up.
+    timeout : float
+        Seconds after which a lookup is given up.
     """
 
-    def __init__(self, patience: float) -> None:
-        self._patience = patience
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """The server's addresses; raises OSError."""
-        # aiohttp shields this from the end of the request that it is for.
-        async with asyncio.timeout(self._patience):
-            found = await resolve(host, port, family=family, flags=_ASKED)
+        """Return the addresses of a server; raises OSError."""
+        # aiohttp shields the lookup from the cancellation and the timeout of its request.
+        async with asyncio.timeout(self._timeout):
+            found = await resolve(host, port, family=family, flags=_FLAGS)
         results: list[ResolveResult] = []
         for kind, _, proto, _, address in found:
             shown = address[0]
             if kind == socket.AF_INET6 and address[3]:
-                # The address of one link says which; no lookup.
+                # A link-local address includes its interface; this is no lookup.
                 shown, _ = socket.getnameinfo(address, socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)
             results.append(
                 {
@@ -427,11 +429,11 @@ class Names(AbstractResolver):
         return results
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing, as there is nothing to release."""
 
 
 def proxy_for(scheme: str, host: str) -> str | None:
-    """Its URL, which may hold a password; None where there is none, or only one that is itself spoken to over TLS."""
+    """Return the URL of the proxy for a host, which may hold a password; None if there is none, or it is reached by TLS."""
     proxy = getproxies().get(scheme)
     if not proxy or urlsplit(proxy).scheme == "https" or proxy_bypass(host):
         return None

@@ -142,8 +142,8 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
         running.acquire()
     except BaseException:
         call.cancel()
-        patience = time.monotonic() + _CANCEL_SECONDS
-        while not call.ended and time.monotonic() < patience:
+        deadline = time.monotonic() + _CANCEL_SECONDS
+        while not call.ended and time.monotonic() < deadline:
             running.acquire(timeout=_CANCEL_LOOK)
         raise
     try:
@@ -276,8 +276,8 @@ async def _drain() -> None:
             with contextlib.suppress(Exception):
                 await closer()
     # obstore's threads need the loop open to deliver their outcomes.
-    patience = time.monotonic() + _LET_GO_SECONDS
-    while not obstore_calls.all_released() and time.monotonic() < patience:
+    deadline = time.monotonic() + _LET_GO_SECONDS
+    while not obstore_calls.all_released() and time.monotonic() < deadline:
         await asyncio.sleep(_LET_GO_LOOK)
 
 
@@ -303,8 +303,8 @@ def _shut_down() -> None:
             loop.call_soon_threadsafe(lambda: _ending.append(loop.create_task(finish())))
             thread.join(timeout=_DRAIN_SECONDS + 1.0)
     end_threads()
-    patience = time.monotonic() + _LET_GO_SECONDS
-    while not obstore_calls.all_released() and time.monotonic() < patience:
+    deadline = time.monotonic() + _LET_GO_SECONDS
+    while not obstore_calls.all_released() and time.monotonic() < deadline:
         time.sleep(_LET_GO_LOOK)
 
 

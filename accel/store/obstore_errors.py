@@ -1,4 +1,4 @@
-"""What obstore's exceptions mean. Their text is the only place where it tells an HTTP status."""
+"""Errors of obstore, translated into those of accel. Only their text has the HTTP status."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from accel.store.request_errors import (
 
 __all__ = ["S3_ADDRESS", "panicked", "translate"]
 
-# Both patterns lie in the debug part, across line ends: a path or body quoted there has its own escaped.
+# Both patterns of the debug part span lines; in a path or body that is quoted there, line ends are escaped.
 _STATUS = re.compile(r"inner: Status \{\s+status: (\d{3}),")
 _KIND = re.compile(r"HttpError \{\s+kind: (\w+),")
 _BODY = re.compile(r"(non-2xx status code: \d{3}[^:]*):.*", re.DOTALL)
-# In the debug part, or of what Python raised in a panic. For the certificates it does not tell why there are none.
+# In the debug part, or in the error of Python that caused a panic. If no certificates were loaded, it does not say why.
 _NO_FILES = re.compile(r"\bOs \{\s+code: 2[34],|\bOSError\(2[34],")
 _NO_AUTHORITIES = "No CA certificates were loaded"
 _SERVER = re.compile(r"Error performing [A-Z]+ \w+://(?:[^/\s?]*@)?([^/\s?@]+)")
 _LENGTH = re.compile(r"length: (\d+),|object was only (\d+) bytes long")
-# A suffix of an empty object, and a server without suffix ranges, both end in one of these.
+# A suffix of an empty object, and a server without suffix ranges, both lead to one of these.
 _ODD_RANGE = (
     "NotPartial",
     "ParseContentRange",
@@ -44,20 +44,20 @@ _ODD_RANGE = (
     "UnexpectedRange",
     "Range {",
 )
-# Where credentials are asked for when none are given.
+# The servers that obstore asks for credentials if none are given.
 _METADATA = re.compile(
     r"Error performing [A-Z]+ https?://(169\.254\.169\.254|169\.254\.170\.2|metadata\.google\.internal)[:/]"
 )
 
 _STORE = re.compile(r"Generic (S3|GCS|MicrosoftAzure) error")
-# What each store asks for, by the name that obstore has for it.
+# The credentials of each store, by the name that obstore has for it.
 _CREDENTIALS = {
     "S3": "access_key_id and secret_access_key",
     "GCS": "service_account_path",
     "MicrosoftAzure": "account_name and account_key (or sas_token)",
 }
 S3_ADDRESS: Final = "check `region` and `endpoint` in storage_options"
-"""What to do where an address of S3 seems to be wrong."""
+"""The hint for an address of S3 that may be wrong."""
 _ADDRESS = {
     "S3": S3_ADDRESS,
     "GCS": "check `base_url` in storage_options",
@@ -71,25 +71,24 @@ _BELONGS = (
     "a bucket, an option or a variable of the environment may hold what belongs in no URL or header, such as a line "
     "break at its end, or be empty"
 )
-# A listed one: empty segments, `.` and `..`, control characters.
+# About a listed key with empty segments, `.`, `..` or control characters.
 _BAD_KEY = "Encountered object with invalid path"
-# One that was asked for.
+# About the path of a request.
 _BAD_PATH = "Could not parse path: "
 _NO_CREDENTIALS = "no credentials were found"
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 
 
 def panicked(error: BaseException) -> bool:
-    """Whether obstore broke off in the middle of things: in the call itself, or in a thread of its own."""
+    """Return whether an error is a panic of obstore, in the call itself or in a thread of its own."""
     return type(error).__name__ in ("PanicException", "RustPanic")
 
 
 def translate(error: BaseException, path: str, *, want: ByteRange | Suffix | None = None) -> BaseException:
-    """Turn what obstore raised into what accel raises.
+    """Return the error to raise for an error of obstore.
 
-    Text is cut down to its first line and redacted: the rest may quote a response. Cancellation and
-    interrupts come back as they are; so does an AccelError. A panic of the Rust side, which is a
-    BaseException, becomes a StoreError.
+    The text is cut to its first line and redacted, as the rest may quote a response. Cancellation, interrupts and
+    AccelErrors are returned as they are. A panic of Rust, which is a BaseException, becomes a StoreError.
     """
     if isinstance(error, (AccelError, asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit)):
         return error
@@ -106,13 +105,13 @@ def translate(error: BaseException, path: str, *, want: ByteRange | Suffix | Non
     if hint is not None:
         return StoreError(text, path=path, place=place, hint=hint, transient=True)
     if _METADATA.search(text):
-        # What the service for this cloud's own machines said: this is none of them.
+        # The metadata service of the cloud's own machines: this is not one of them.
         failure = StoreError(_NO_CREDENTIALS, path=path, place=place, hint=_give_credentials(raw))
         failure.__cause__ = exceptions.GenericError(text)
         return failure
     address = _ADDRESS[_store_of(raw)]
     if status is not None:
-        # obstore's own words hold the URL and the microseconds, too.
+        # The text of obstore includes the URL and the microseconds.
         text = f"the store answered with status {status}" + (f" [{code}]" if code else "")
     if isinstance(error, FileNotFoundError) or status == 404:
         hint = "there is no such bucket" if code in _NO_BUCKET else None
@@ -120,7 +119,7 @@ def translate(error: BaseException, path: str, *, want: ByteRange | Suffix | Non
     if isinstance(error, exceptions.PreconditionError):
         return changed_object(path, place)
     denied = isinstance(error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError))
-    # Of a suffix a 400 may also mean that the server knows none.
+    # For a suffix range, a 400 without such a code may mean that the server has none.
     if denied or status in (401, 403) or (status == 400 and code in CREDENTIAL_FAULTS):
         status = status or (403 if isinstance(error, exceptions.PermissionDeniedError) else 401)
         hint = CREDENTIAL_FAULTS.get(code or "", _DENIED)
@@ -133,7 +132,7 @@ def translate(error: BaseException, path: str, *, want: ByteRange | Suffix | Non
 
 
 def _lacked_files(raw: str) -> bool:
-    """Whether it failed as the process has as many files open as it may."""
+    """Return whether the process has reached its limit of open files."""
     if _NO_FILES.search(raw):
         return True
     if _NO_AUTHORITIES not in raw:
@@ -201,18 +200,18 @@ def _generic(
         path=path,
         place=place,
         hint=address if kind and kind[1] in ("Connect", "Unknown") else None,
-        transient=kind is not None and _may_pass(kind[1], debug),
+        transient=kind is not None and _is_transient(kind[1], debug),
     )
 
 
 def _without_layout(debug: str) -> str:
-    """Obstore's own account of a failed connection in one line; what comes before it holds the URL."""
+    """Return obstore's description of a failed connection in one line, without the URL before it."""
     start = max(0, debug.find("HttpError {"))
     return quoted(" ".join(debug[start:].split()), 1000)
 
 
-def _may_pass(kind: str, debug: str) -> bool:
+def _is_transient(kind: str, debug: str) -> bool:
     if kind in ("Connect", "Timeout", "Interrupted"):
         return True
-    # A connection that went away while the request was under way; a URL that cannot be sent is no such.
+    # A connection lost during the request, as opposed to a URL that cannot be sent.
     return kind == "Request" and "hyper::Error" in debug

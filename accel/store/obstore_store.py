@@ -1,4 +1,4 @@
-"""Any obstore store as a RangeStore, a Lister and a Writer."""
+"""The adapter of obstore stores: a RangeStore, Pager, Lister, Header and Writer."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ CONFIG_HIDDEN = (
 
 
 def has_readable_config(store: Any) -> bool:
-    """Whether its `config` can be asked for.
+    """Return whether the `config` of a store can be read; True for stores without one.
 
-    Of arguments that are for the client obstore makes keys that it panics over, each time, and Rust writes every panic
-    to stderr: so one store is tried once. True of stores that have no `config` to be copied.
+    obstore panics over a config that holds arguments for its client. Rust writes every panic to stderr, so each store is
+    tried only once.
     """
     return not isinstance(store, (S3Store, GCSStore, AzureStore)) or _tried.of(store)
 
@@ -73,20 +73,20 @@ def _try(store: Any) -> bool:
 _tried = ByIdentity(_try)
 
 
-_PATIENCE: Final = 10
-"""Times the read timeout, which is that of one request, that a chunk may take: obstore asks as often as it needs."""
+_CHUNK_TIMEOUTS: Final = 10
+"""Read timeouts that one chunk of a listing may take, as obstore sends several requests for it."""
 
 
 class ListingChunks:
-    """A listing of obstore's, of which it becomes the only owner.
+    """The chunks of a listing of obstore. It must own the only reference to the stream.
 
     Parameters
     ----------
     stream : obstore's ListStream
     path : str
-        What is listed, as errors name it.
+        The prefix, for errors.
     read_timeout : float, optional
-        Seconds, of one request. None: a chunk may take for ever.
+        Seconds of one request. None: no limit.
     """
 
     def __init__(
@@ -94,19 +94,19 @@ class ListingChunks:
     ) -> None:
         self._stream: AsyncIterator[Sequence[Any]] | None = stream
         self._path = path
-        self._seconds = None if read_timeout is None else read_timeout * _PATIENCE
+        self._seconds = None if read_timeout is None else read_timeout * _CHUNK_TIMEOUTS
 
     async def take(self) -> Sequence[Any] | None:
-        """The next chunk, None after the last. Raises what obstore does; cancelled, it ends the request.
+        """Return the next chunk, None after the last; raises errors of obstore. Being cancelled ends the request.
 
         Raises
         ------
         StoreError
-            None came in time, however many answers did: some servers send empty pages without an end.
+            No chunk came in time, perhaps as the server sends empty pages without an end.
         """
         if self._stream is None:
             return None
-        # Of the running loop's; a cancelled `await` of it would cancel it too early.
+        # A future that is not awaited directly, as a cancelled `await` would cancel it too early.
         step: asyncio.Future[Sequence[Any]] = tracked(asyncio.ensure_future(self._stream.__anext__()))
         try:
             try:
@@ -125,42 +125,41 @@ class ListingChunks:
         except StopAsyncIteration:
             return None
         finally:
-            # An error keeps its frames, which would keep a call that is waited for at exit.
+            # Else the frames of an error would refer to the call, which is waited for at exit.
             del step
 
     def _release(self, step: asyncio.Future[Sequence[Any]]) -> None:
-        # In this order: what obstore's own threads hold of the stream must be the last, when they drop it. One that
-        # Python frees (and only a collection of cycles may) gives its connection back outside of tokio, if an answer has
-        # come meanwhile: hyper's pool panics with its lock held, and so does every later request of that store.
+        # In this order, so that obstore's threads drop the last reference to the stream. If Python freed it after a response
+        # had come, the connection would be returned outside of tokio, where hyper's pool panics with its lock taken, and so
+        # would every later request of the store.
         self._stream = None
         with contextlib.suppress(RuntimeError):  # the loop is closed
             step.cancel()
 
 
-# A cut body is resumed after the last whole part. A part costs a hand-off from obstore's threads (about 0.1 ms) and a
-# copy: so longer bodies are read whole too, up to a length that is soon here again, unless one was cut lately.
+# A cut body is resumed after its last whole part. A part costs a hand-off from obstore's threads (about 0.1 ms) and a copy,
+# so bodies up to the second length are read whole, unless one was cut within the last minute.
 _PART_BYTES = 512 * 1024
 _WHOLE_BYTES = 12 * MIB
 _CAREFUL_SECONDS = 60.0
 
 
 class ObstoreStore:
-    """The adapter over obstore.
+    """A store of obstore.
 
-    Reads go through `get_async` with a range and If-Match, because `get_range` takes no precondition and
-    tells neither size nor etag. What comes back is held against what was asked for: obstore cuts a
-    range that runs past the end without a word.
+    Reads use `get_async` with a range and If-Match, as `get_range` takes no precondition and returns neither size nor etag.
+    Responses are compared with requests, as obstore silently cuts a range that ends past the object.
 
     Parameters
     ----------
     store : obstore store
     read_timeout : float, optional
-        Seconds that one request may take, by which a listing's patience is measured; None: for ever.
+        Seconds of one request, from which the limit for a listing is derived; None: no limit.
     """
 
     def __init__(self, store: Any, *, read_timeout: float | None = None) -> None:
         self.broken = False
-        """Whether obstore has panicked: it may have left a lock behind that no later request gets past."""
+        """Whether obstore has panicked, and may have left a lock taken on which every later request would wait."""
         self._store = without_retries(store)
         self._read_timeout = read_timeout
         self._streams = not isinstance(store, (LocalStore, MemoryStore))
@@ -170,36 +169,36 @@ class ObstoreStore:
         return f"ObstoreStore({type(self._store).__name__})"
 
     def wraps(self, store: object) -> bool:
-        """Whether it reads through this very object, and not through another of the same settings."""
+        """Return whether this adapter reads through this very object, not through a copy with the same settings."""
         return self._store is store
 
     @property
     def warning(self) -> str | None:
-        """What whoever made the store should know."""
+        """A text for the metrics about how the store was made; None if there is none."""
         return None if has_readable_config(self._store) else CONFIG_HIDDEN
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
-        """See `RangeStore.read`. A suffix of an empty object is a ParquetFormatError."""
+        """See `RangeStore.read`. An empty object raises ParquetFormatError."""
         io_loop.check_fork()
         if isinstance(want, Suffix) and not self.suffixes:
             raise SuffixUnsupportedError(path=path, sent=False, certain=True)
-        asked: dict[str, Any] = {
+        options: dict[str, Any] = {
             "range": {"suffix": want.length} if isinstance(want, Suffix) else (want.start, want.end)
         }
         if if_match is not None:
             if not can_be_sent(if_match):  # obstore would panic
                 raise StoreError("the etag that was asked for is no header", path=path, place=str(want))
-            asked["if_match"] = if_match
+            options["if_match"] = if_match
         failure: BaseException
         try:
-            result = await tracked(obstore.get_async(self._store, path, options=asked))  # type: ignore[arg-type]
+            result = await tracked(obstore.get_async(self._store, path, options=options))  # type: ignore[arg-type]
             start, end = result.range
             size, etag = int(result.meta["size"]), result.meta["e_tag"]
             promised = _promised(path, want, start, end, size, etag)
             take = self._file_body if isinstance(self._store, LocalStore) else self._body
             data = await take(result, path, promised, size, etag)
         except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
-            # Not chained: the original quotes the response, and a presigned URL in clear.
+            # The error of obstore is not chained, as it quotes the response, and a presigned URL in clear.
             failure = self._translated(error, path, want)
         else:
             return Payload(data, promised, size, etag)
@@ -208,10 +207,10 @@ class ObstoreStore:
     async def _file_body(
         self, result: Any, path: str, promised: ByteRange, size: int, etag: str | None
     ) -> Buffer:
-        """What a file holds while it is read, which it may not have held when its size and etag were looked up."""
+        """Read a part of a local file, which may have changed since its size and etag were looked up."""
         try:
             data = await self._body(result, path, promised, size, etag)
-        except StoreError:  # it may have been cut off meanwhile
+        except StoreError:  # the file may have become shorter meanwhile
             await self._check_unchanged(path, promised, size, etag)
             raise
         await self._check_unchanged(path, promised, size, etag)
@@ -230,7 +229,7 @@ class ObstoreStore:
                 self._careful_until = time.monotonic() + _CAREFUL_SECONDS
                 raise self._cut(error, path, promised, b"", size, etag) from None
         else:
-            # Arrow's allocator has memory at hand; fresh pages of the system cost more than the copy.
+            # Arrow's allocator reuses memory; fresh pages of the system would cost more than the copy.
             joined = memoryview(allocate(promised.length)).cast("B")
             filled = 0
             try:
@@ -257,11 +256,11 @@ class ObstoreStore:
         return whole
 
     async def _whole(self, result: Any, length: int) -> memoryview:
-        """A body in one piece, of which no more is taken than tells that it is longer than promised."""
+        """Read a body in one piece, and at most one byte more than promised."""
         if not self._streams:
             return memoryview(await tracked(result.bytes_async()))
         try:
-            # obstore has the promised length from Content-Range, and takes whatever comes.
+            # obstore takes the promised length from Content-Range, and reads whatever comes.
             return memoryview(await anext(TrackedStream(result.stream(min_chunk_size=length + 1))))
         except StopAsyncIteration:
             return memoryview(b"")
@@ -283,7 +282,7 @@ class ObstoreStore:
         )
 
     async def head(self, path: str) -> ObjectEntry:
-        """Size and etag of one object, by a HEAD request."""
+        """Return the size and etag of one object, by a HEAD request."""
         io_loop.check_fork()
         failure: BaseException
         try:
@@ -296,16 +295,16 @@ class ObstoreStore:
 
     @property
     def suffixes(self) -> bool:
-        """Whether it can be asked for the last bytes of an object of unknown size: Azure cannot."""
+        """Whether the last bytes of an object of unknown size can be read: not on Azure."""
         return not isinstance(self._store, AzureStore)
 
     @property
     def cuts_listings(self) -> bool:
-        """See `Pager`. Of what obstore knows, S3, but not its directory buckets, which list in no order.
+        """See `Pager`. True for S3, except its directory buckets, which list in no order.
 
-        Azure and the stores of this machine would list all for each part. Google says the same as S3, which is untried.
+        Azure and local stores would list everything for each part. Google documents the same as S3, which is untested.
         """
-        # The name is told by `repr` alone: `config` panics over some legal arguments.
+        # The name is taken from `repr`, as `config` panics over some legal arguments.
         return isinstance(self._store, S3Store) and "--x-s3" not in repr(self._store)
 
     async def pages(
@@ -325,7 +324,7 @@ class ObstoreStore:
                 read_timeout=self._read_timeout,
             )
             while (chunk := await chunks.take()) is not None:
-                # Azure lists etags without the quotes that all its other answers give them.
+                # Azure and Google list etags without the quotes that all their other responses have.
                 spell = _quoted if isinstance(self._store, (AzureStore, GCSStore)) else _as_given
                 yield [ObjectEntry(m["path"], int(m["size"]), spell(m["e_tag"])) for m in chunk]
         except GeneratorExit:
@@ -337,9 +336,9 @@ class ObstoreStore:
         raise failure from failure.__cause__
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
-        """See `Lister.list`. All of it is fetched before the first entry comes: stores differ in order."""
+        """See `Lister.list`. All pages are fetched before the first entry is returned, as stores differ in order."""
         entries = [entry async for page in self.pages(prefix) for entry in page]
-        # By code point, which is the byte order of UTF-8 that S3 lists in.
+        # By code point, which is the byte order of UTF-8.
         entries.sort(key=lambda entry: entry.path)
         for entry in entries:
             yield entry
@@ -384,15 +383,13 @@ class ObstoreStore:
 
 
 def without_retries(store: Any) -> Any:
-    """The same store, retrying nothing itself, unless its maker has said how it should.
-
-    obstore's own ten tries would lie behind our gate, our counts and our patience.
-    """
+    """Return the store without retries of obstore, unless its `retry_config` was given: the gate, the counts and the timeouts of
+    accel would not include them."""
     return with_tries(store, 0, where=lambda retries: retries is None)
 
 
 def with_tries(store: Any, most: int, *, where: Callable[[Any], bool]) -> Any:
-    """A store of a cloud with so many more tries of its own, `where` its present `retry_config` is one to replace."""
+    """Return a cloud store with `most` retries of obstore, if `where` is true for its present `retry_config`."""
     if not isinstance(store, (S3Store, GCSStore, AzureStore)) or not has_readable_config(store):
         return store
     try:
@@ -440,16 +437,16 @@ def _mismatch(path: str, want: ByteRange | Suffix, came: int) -> StoreError:
 
 
 _UPLOAD_PART_BYTES = 8 * 1024 * 1024
-"""S3 takes 10,000 parts of an object: so much larger ones where that is not enough."""
+"""Bytes of a part; more for an object of more parts than S3 takes (10,000)."""
 _MOST_PARTS = 9_000
 _PARTS_IN_FLIGHT = 4
 _RETRIES = 5
 
 
 async def upload(store: Any, path: str, parts: AsyncIterator[bytes], *, size: int) -> None:
-    """Put an object in parts, some of them at once; it is seen when all of it is there.
+    """Write an object in parts, some concurrently; it appears when it is complete.
 
-    A part that fails is sent again. Where `parts` or a request fails for good, the upload is given up.
+    A part that fails is sent again. If `parts` or a request fails for good, the upload is aborted.
     """
     failure: BaseException
     raised: list[BaseException] = []
@@ -465,7 +462,7 @@ async def upload(store: Any, path: str, parts: AsyncIterator[bytes], *, size: in
             )
         )
     except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
-        # What `parts` raised comes back as it was, not as a failure of the store.
+        # An exception of `parts` is raised as it is, not as a failure of the store.
         failure = raised[0] if raised else translate(error, path)
     else:
         return
@@ -475,14 +472,14 @@ async def upload(store: Any, path: str, parts: AsyncIterator[bytes], *, size: in
 async def replace_object(
     store: Any, path: str, *, parts: AsyncIterator[bytes], size: int, if_match: str
 ) -> None:
-    """Put an object in one request that only succeeds in the place of one version.
+    """Write an object by one request that succeeds only if it replaces a certain version.
 
     Raises
     ------
     ObjectChangedError
         The store holds another version.
     StoreError
-        The store knows no conditional put, or the etag is weak, or no header: such a one never matches.
+        The store has no conditional put, or the etag is weak or cannot be a header, so that it never matches.
     """
     if isinstance(store, LocalStore) or is_weak(if_match) or not can_be_sent(if_match):
         raise StoreError(
@@ -498,7 +495,7 @@ async def replace_object(
         found = await tracked(obstore.head_async(store, path))
         if found["e_tag"] != if_match:
             raise ObjectChangedError("the object was changed meanwhile, and is left as it is", path=path)
-        # Google's store goes by version, the others by etag.
+        # Google compares versions, the others etags.
         mode: Any = {"e_tag": if_match}
         if found["version"] is not None:
             mode["version"] = found["version"]
@@ -557,5 +554,5 @@ def _conditional(error: BaseException) -> BaseException:
 
 
 def _with_retries(store: Any) -> Any:
-    """The same store with a few tries a part: above it only the whole upload could be tried again."""
+    """Return the store with a few retries for each part, as accel could only retry the whole upload."""
     return with_tries(store, _RETRIES, where=lambda retries: (retries or {}).get("max_retries") == 0)

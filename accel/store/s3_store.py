@@ -1,4 +1,4 @@
-"""S3 read over connections of accel's own, by presigned URLs; obstore does all the rest."""
+"""The store of S3 that reads over connections of accel's own, by presigned URLs; obstore does all else."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _VALID = timedelta(minutes=15)
 _REUSED_SECONDS = 240.0
 _MOST_URLS = 4096
 _MOST_WHOLE = 3600.0
-# All else may mean headers, a signature of another kind, or other rules: obstore's to follow.
+# Other settings may need headers, another kind of signature, or other rules, which obstore follows.
 _CONFIG = frozenset(
     (
         "access_key_id",
@@ -64,8 +64,8 @@ _CONFIG = frozenset(
 )
 _OFF = ("disable_tagging", "request_payer", "s3_express", "skip_signature")
 _CLIENT = frozenset(("allow_http", "connect_timeout", "read_timeout", "timeout"))
-# Of the environment, which obstore reads too and does not show; all of another form has no effect on reads.
-_ELSEWHERE = (
+# Settings that obstore also takes from the environment, and does not show; others there have no effect on reads.
+_FROM_ENVIRONMENT = (
     "allow_invalid_certificates",
     "connect_timeout",
     "http2_only",
@@ -87,37 +87,37 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A URL as a request has it."""
+    """A presigned URL, in the parts that a request has."""
 
     origin: Origin
     authority: str
     """The Host header that was signed."""
     target: str
-    """Path and query: whoever has it may read the object. It never leaves the request."""
+    """Path and query, which entitle to read the object. They appear only in the request."""
 
     def __repr__(self) -> str:
         return f"Signed({self.authority!r})"
 
 
 class Signer:
-    """The presigned URLs of one store, each used for some minutes. They are credentials: kept in memory, never told."""
+    """Makes the presigned URLs of one store, each used for some minutes. They are credentials, and stay in memory."""
 
-    def __init__(self, store: S3Store, *, patience: Timeouts, at_once: bool, plain: bool) -> None:
+    def __init__(self, store: S3Store, *, timeouts: Timeouts, at_once: bool, plain: bool) -> None:
         self._store = store
-        self.patience = patience
+        self.timeouts = timeouts
         self._at_once = at_once
         self._plain = plain
-        # With the time until when: to let many files' go by their age costs each more than to sign one anew.
+        # With the time until which it is used; a TTLCache of many entries costs more than to sign a URL.
         self._urls: LRUCache[str, tuple[float, Signed]] = LRUCache(_MOST_URLS)
         self._server: _Server | None = None
 
     async def sign(self, path: str) -> Signed | None:
-        """The URL of an object; None where it is not to be asked for so.
+        """Return the URL of an object; None if obstore should read it.
 
         Raises
         ------
         BaseException
-            Whatever obstore raises where it finds no credentials.
+            An error of obstore, which may find no credentials.
         """
         now = time.monotonic()
         cached = self._urls.get(path)
@@ -133,13 +133,13 @@ class Signer:
         return signed
 
     def forget(self, path: str) -> None:
-        """It was refused: sign anew the next time."""
+        """Drop the URL of an object after it was refused."""
         self._urls.pop(path, None)
 
     def _split(self, url: str) -> Signed | None:
         end = url.find("/", len("https://"))
         front, target = url[:end], url[end:]
-        # One store's URLs all begin alike: taking one apart takes as long as signing it.
+        # All URLs of a store begin alike, and to parse one takes as long as to sign it.
         server = self._server
         if server is None or server.front != front:
             server = self._server = _server_of(front)
@@ -152,16 +152,16 @@ class Signer:
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """What URLs begin with."""
+    """The scheme and server that URLs begin with."""
 
     front: str
     authority: str
     origin: Origin | None
-    """None where that is not plainly a host and a port."""
+    """None if the server is not plainly a host and a port."""
 
 
 def _sendable(text: str) -> bool:
-    """Whether it can stand in a request's line or header as it is."""
+    """Return whether a text can appear in a request line or a header as it is."""
     return can_be_sent(text) and " " not in text
 
 
@@ -175,14 +175,16 @@ def _server_of(front: str) -> _Server:
 
 
 def signer_of(store: Any, options: Options) -> Signer | None:
-    """A signer, if all that the store's maker asked for is kept by plain GETs of presigned URLs.
+    """Return a signer if plain GETs of presigned URLs fulfil all settings of the store, else None.
 
-    None for other clouds than S3, anonymous access, requester pays, keys of the client's own, directory buckets,
-    headers, proxies, retries of obstore's, and whatever else is not known to be without effect here.
+    It is None for other clouds than S3, anonymous access, requester pays, customer-provided keys, directory buckets,
+    headers, proxies, retries of obstore, and any setting that is not known to have no effect on reads.
     """
     if not isinstance(store, S3Store) or "--x-s3" in repr(store):
         return None
-    if any(_environment(name) for name in _PROXIES) or any(_from_environment(name) for name in _ELSEWHERE):
+    if any(_environment(name) for name in _PROXIES) or any(
+        _from_environment(name) for name in _FROM_ENVIRONMENT
+    ):
         return None
     if not has_readable_config(store):
         return None
@@ -191,21 +193,21 @@ def signer_of(store: Any, options: Options) -> Signer | None:
         client = {str(name): str(value) for name, value in dict(store.client_options or {}).items()}
         retries = store.retry_config
         provider = store.credential_provider
-    except BaseException as error:  # it may panic over some legal arguments
+    except BaseException as error:  # obstore panics over some legal arguments
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             raise
         return None
     if retries is not None and retries.get("max_retries") != 0:
         return None
     wanted = {name for name in config if not (name in _OFF and config[name].lower() == "false")}
-    patience = _patience(client, options)
-    if not wanted <= _CONFIG or patience is None:
+    timeouts = _timeouts(client, options)
+    if not wanted <= _CONFIG or timeouts is None:
         return None
     at_once = provider is None and all(
         name in config or _from_environment(name) for name in ("access_key_id", "secret_access_key")
     )
     plain = client.get("allow_http", _from_environment("allow_http")) == "true"
-    return Signer(store, patience=patience, at_once=at_once, plain=plain)
+    return Signer(store, timeouts=timeouts, at_once=at_once, plain=plain)
 
 
 def _environment(name: str) -> str:
@@ -213,13 +215,13 @@ def _environment(name: str) -> str:
 
 
 def _from_environment(name: str) -> str:
-    """What obstore takes from the environment, "" where that is nothing or no."""
+    """Return what obstore takes from the environment, in lower case; "" if it is missing or false."""
     value = _environment(f"aws_{name}")
     return "" if value.lower() in ("0", "false", "off", "no") else value.lower()
 
 
-def _patience(client: dict[str, str], options: Options) -> Timeouts | None:
-    """What the store's maker allows for; None where that is not understood, or a limit on whole answers."""
+def _timeouts(client: dict[str, str], options: Options) -> Timeouts | None:
+    """Return the timeouts of the client options; None for an unknown option, or a limit on whole responses."""
     if not set(client) <= _CLIENT:
         return None
     seconds: dict[str, float] = {}
@@ -237,14 +239,14 @@ def _patience(client: dict[str, str], options: Options) -> Timeouts | None:
     )
 
 
-# Servers that refused what obstore could read then: for a minute all of it is left to obstore.
+# Servers that refused a request which obstore then fulfilled: for a minute, obstore does all reads.
 _left_to_obstore: TTLCache[Origin, bool] = TTLCache(256, 60.0)
-# Obstore's threads decrypt side by side; this is one loop's work (24 bodies of 4 MiB at once: 0.31 instead of 0.17 s).
+# obstore decrypts in several threads, the event loop in one (24 bodies of 4 MiB at once: 0.31 instead of 0.17 s).
 _MOST_OVER_TLS = 256 * KIB
 
 
 def adapt(store: object, options: Options) -> ObstoreStore:
-    """Any obstore store as accel reads it."""
+    """Return the adapter by which accel reads an obstore store."""
     own = without_retries(store)
     signer = None if options.transport == Transport.OBSTORE else signer_of(own, options)
     if signer is None:
@@ -253,13 +255,13 @@ def adapt(store: object, options: Options) -> ObstoreStore:
 
 
 class DirectStore(ObstoreStore):
-    """An S3 store whose reads need not go through obstore.
+    """An S3 store that is read over connections of accel's own where possible.
 
     Parameters
     ----------
     store : obstore.store.S3Store
     signer : Signer
-        Of that store.
+        The signer of that store.
     read_timeout : float, optional
         See `ObstoreStore`.
     """
@@ -269,7 +271,7 @@ class DirectStore(ObstoreStore):
         self._signer = signer
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
-        """See `RangeStore.read`; what S3 refuses for the way in which it was asked costs a second request."""
+        """See `RangeStore.read`. A request that S3 refuses because of its form is sent again by obstore."""
         io_loop.check_fork()
         signed = await self._sign(path)
         if (
@@ -290,18 +292,18 @@ class DirectStore(ObstoreStore):
             return await self._signer.sign(path)
         except BaseException as error:
             if isinstance(translate(error, path), StoreError):
-                return None  # Without credentials, say: obstore will tell.
+                return None  # such as missing credentials: obstore raises it again
             raise
 
     async def _ask(
         self, signed: Signed, path: str, want: ByteRange | Suffix, if_match: str | None
     ) -> Payload | None:
-        """The answer; None where obstore is to be asked."""
+        """Return the response; None if obstore should read the range."""
         request = _request(signed, want, if_match)
         if request is None:
             return None
         try:
-            reply = await connections_to(signed.origin, self._signer.patience).ask(request, want.length)
+            reply = await connections_to(signed.origin, self._signer.timeouts).ask(request, want.length)
         except UnreachableError:
             return None
         except LostError as error:
@@ -322,7 +324,7 @@ def _lost(error: LostError, path: str, want: ByteRange | Suffix) -> StoreError:
 
 
 def _request(signed: Signed, want: ByteRange | Suffix, if_match: str | None) -> Request | None:
-    """What to send; None where an etag cannot be a header."""
+    """Return the request to send; None if an etag cannot be a header."""
     lines = [
         f"GET {signed.target} HTTP/1.1",
         f"Host: {signed.authority}",
@@ -363,7 +365,7 @@ def _payload(reply: Reply, path: str, want: ByteRange | Suffix) -> Payload | Non
 
 
 def _raise_refusal(reply: Reply, path: str, want: ByteRange | Suffix) -> None:
-    """Raise what a status means whoever asked; all others are left to obstore."""
+    """Raise the error of a status that obstore would get too; all others are left to obstore."""
     status, headers = reply.head.status, reply.head.headers
     if status not in (404, 412, 416) and not transient_status(status):
         return

@@ -73,7 +73,7 @@ class Threads:
         self._put(_Call(partial(fn, *args, **kwargs), future, self._finished))
         return future
 
-    def close(self, patience: float | None = None) -> None:
+    def close(self, timeout: float | None = None) -> None:
         """Drop calls that have not begun, and wait for those that have. May be called twice."""
         with self._lock:
             self._closed = True
@@ -83,7 +83,7 @@ class Threads:
                 call.drop()
         for _ in threads:
             self._waiting.put(None)
-        until = None if patience is None else time.monotonic() + patience
+        until = None if timeout is None else time.monotonic() + timeout
         for thread in threads:
             thread.join(None if until is None else max(0.0, until - time.monotonic()))
 

@@ -11,7 +11,7 @@ from obstore.store import MemoryStore, S3Store
 
 from accel.errors import StoreError
 from accel.options import Options
-from accel.store import client as clients
+from accel.store import client as client_module
 from accel.store.client import client_for
 from accel.store.location import parse_url
 from accel.store.obstore_store import ObstoreStore
@@ -190,7 +190,7 @@ def test_of_a_given_store_little_is_kept_whatever_the_options() -> None:
     usual = client_for("store:", store=store)
     reading, network = usual.store, usual.network
     del usual
-    for n in range(2 * clients._MOST_OF_ONE):
+    for n in range(2 * client_module._MOST_OF_ONE):
         other = Options(read_timeout=1.0 + n, assumed_latency=1.0 + n)
         assert client_for("store:", store=store, options=other).network.latency == 1.0 + n
         gc.collect()
@@ -215,7 +215,7 @@ def test_a_client_whose_store_is_broken_is_not_given_again() -> None:
 
 
 def test_of_more_clients_than_there_is_room_for_those_not_used_for_longest_go() -> None:
-    many = [client_for(f"s3://bucket-{n}", storage_options=KEYS) for n in range(clients._MOST_CLIENTS)]
+    many = [client_for(f"s3://bucket-{n}", storage_options=KEYS) for n in range(client_module._MOST_CLIENTS)]
     assert client_for("s3://bucket-0", storage_options=KEYS) is many[0]
     client_for("s3://one-more", storage_options=KEYS)
     assert client_for("s3://bucket-0", storage_options=KEYS) is many[0]

@@ -1,9 +1,10 @@
-"""A connection that fails says why, in the same words whichever client made it."""
+"""Failed connections: one text and one hint for each cause, as scans raise them."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import pickle
 import socket
 import ssl
 import struct
@@ -24,6 +25,13 @@ from accel.options import Options
 from accel.ranges import ByteRange
 from accel.store.connection_faults import CLOSED, STALLED, connection_fault, obstore_fault
 from accel.store.http_store import HttpStore
+from accel.store.request_errors import (
+    IncompleteBodyError,
+    ObjectGoneError,
+    ShortObjectError,
+    SuffixUnsupportedError,
+    foremost,
+)
 from accel.store.s3_store import adapt
 
 PATIENCE = Options(connect_timeout=1.0, read_timeout=0.5)
@@ -360,3 +368,33 @@ def test_a_scan_names_the_file_the_cause_and_the_tries() -> None:
             accel.scan(url, options=Options(max_attempts=2, backoff_base=0.001)).to_table()
     assert str(caught.value) == f"{url}: connection refused, 2 times (check the host and the port in the URL)"
     assert isinstance(caught.value.__cause__, ConnectionRefusedError)
+
+
+_WANT = ByteRange(10, 20)
+_ERRORS = [
+    IncompleteBodyError(
+        "cut", path="f", range=_WANT, partial=memoryview(bytearray(b"abc")), size=90, etag='"e"'
+    ),
+    ShortObjectError(path="f", want=_WANT, size=12),
+    SuffixUnsupportedError(path="f", sent=True, certain=False, status=416),
+    ObjectGoneError("gone", path="f"),
+]
+
+
+@pytest.mark.parametrize("error", _ERRORS, ids=lambda error: type(error).__name__)
+def test_each_travels_to_another_process(error: Exception) -> None:
+    other = pickle.loads(pickle.dumps(error))
+    assert type(other) is type(error)
+    assert str(other) == str(error)
+    assert {**vars(other), "partial": None} == {**vars(error), "partial": None}
+
+
+def test_the_bytes_of_a_cut_body_stay_here() -> None:
+    assert pickle.loads(pickle.dumps(_ERRORS[0])).partial == b""
+
+
+def test_another_version_says_more_than_all_else() -> None:
+    failures = [ValueError("x"), _ERRORS[0], ExceptionGroup("inner", [_ERRORS[3]])]
+    assert foremost(ExceptionGroup("all", failures)) is _ERRORS[3]
+    assert foremost(ExceptionGroup("some", failures[:2])) is _ERRORS[0]
+    assert foremost(ExceptionGroup("one", failures[:1])) is failures[0]

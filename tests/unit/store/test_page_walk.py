@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequen
 import pytest
 
 from accel.errors import StoreError
-from accel.store import listing as page_walk
+from accel.store import listing
 from accel.store.listing import PageWalk
 from accel.store.range_store import ObjectEntry
 
@@ -142,7 +142,7 @@ async def test_the_same_keys_over_and_over_are_given_up(
 
 
 async def test_empty_pages_without_an_end_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_walk, "_MOST_EMPTY", 5)
+    monkeypatch.setattr(listing, "_MOST_EMPTY", 5)
     store = Scripted(lambda after: itertools.chain(["", "", "", "ab"], itertools.repeat("")))
     with pytest.raises(StoreError, match="^d: the store sends empty pages without an end$"):
         await walked(store)

@@ -9,7 +9,7 @@ import pytest
 from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
 
 from accel.options import Options
-from accel.store import s3_store as signing
+from accel.store import s3_store
 from accel.store.http_connections import Origin, Timeouts
 from accel.store.s3_store import signer_of
 
@@ -47,7 +47,7 @@ async def test_a_signed_url() -> None:
 
 async def test_urls_are_made_anew_before_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(signing, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(s3_store, "time", SimpleNamespace(monotonic=lambda: now[0]))
     signer = signer_of(s3(), OPTIONS)
     assert signer is not None
     first = await signer.sign("f")
@@ -55,7 +55,7 @@ async def test_urls_are_made_anew_before_they_end(monkeypatch: pytest.MonkeyPatc
     assert await signer.sign("f") is first
     now[0] = 241.0
     assert await signer.sign("f") is not first
-    assert signing._VALID.total_seconds() > 2 * 241
+    assert s3_store._VALID.total_seconds() > 2 * 241
 
 
 async def test_other_servers() -> None:
@@ -105,7 +105,7 @@ async def test_urls_are_taken_apart(monkeypatch: pytest.MonkeyPatch, url: str, b
     signer = signer_of(s3(client_options={"allow_http": True}), OPTIONS)
     assert signer is not None
     for number, given in enumerate([url] if before is None else [before, url, before, url]):
-        monkeypatch.setattr(signing.obstore, "sign", lambda *_, given=given: given)
+        monkeypatch.setattr(s3_store.obstore, "sign", lambda *_, given=given: given)
         signed = await signer.sign(f"f{number}")
     expected = URLS[url]
     if expected is None:
@@ -136,18 +136,18 @@ async def test_credentials_that_come_from_elsewhere() -> None:
     assert calls == [1]
 
 
-PATIENCES = {
+TIMEOUTS = {
     "accel's": ({}, Timeouts(3.0, 4.0)),
     "its maker's": ({"connect_timeout": "500ms", "read_timeout": "2m"}, Timeouts(0.5, 120.0)),
     "a day for all of it": ({"timeout": "24h"}, Timeouts(3.0, 4.0)),
 }
 
 
-@pytest.mark.parametrize(("client", "patience"), PATIENCES.values(), ids=PATIENCES)
-def test_patience(client: dict[str, Any], patience: Timeouts) -> None:
+@pytest.mark.parametrize(("client", "timeouts"), TIMEOUTS.values(), ids=TIMEOUTS)
+def test_timeouts(client: dict[str, Any], timeouts: Timeouts) -> None:
     signer = signer_of(s3(client_options=client), OPTIONS)
     assert signer is not None
-    assert signer.patience == patience
+    assert signer.timeouts == timeouts
 
 
 SIGNED = {

@@ -12,7 +12,7 @@ import pytest
 
 from accel.errors import StoreError
 from accel.options import Options, Transport
-from accel.store import obstore_store as obstore_chunks
+from accel.store import obstore_store
 from accel.store.obstore_store import ListingChunks, ObstoreStore
 from accel.store.s3_store import adapt
 from tests.support.object_server import ObjectServer, Reply, s3_at
@@ -95,7 +95,7 @@ async def test_a_key_that_obstore_cannot_spell_is_named(server: ObjectServer, ke
 async def test_empty_pages_without_an_end_are_given_up(
     server: ObjectServer, monkeypatch: pytest.MonkeyPatch, transport: Transport
 ) -> None:
-    monkeypatch.setattr(obstore_chunks, "_PATIENCE", 2)
+    monkeypatch.setattr(obstore_store, "_CHUNK_TIMEOUTS", 2)
     server.always = answer(b"<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>")
     with pytest.raises(StoreError) as caught:
         await names(adapt(s3_at(server.url), Options(read_timeout=0.1, transport=transport)))

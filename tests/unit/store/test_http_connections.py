@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 import trustme
 
-from accel.store import http_connections as connections
+from accel.store import http_connections
 from accel.store.gate import open_file_limit
 from accel.store.http_connections import (
     Connection,
@@ -414,7 +414,7 @@ async def test_idle_connections_are_dropped(
     server: Any, pool: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await asyncio.gather(ask(pool), ask(pool))
-    monkeypatch.setattr(connections, "_IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(http_connections, "_IDLE_SECONDS", 0.0)
     async with asyncio.timeout(10):  # a loaded machine takes longer than the usual two looks
         while pool._idle or pool._watch is not None:
             await asyncio.sleep(pool._interval)
@@ -427,7 +427,7 @@ async def test_a_connection_idle_for_too_long_is_not_used(
     server: Any, pool: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await ask(pool)
-    monkeypatch.setattr(connections, "_IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(http_connections, "_IDLE_SECONDS", 0.0)
     await ask(pool)
     assert server.connections == 2
 
@@ -556,4 +556,4 @@ def test_the_pools_of_a_closed_loop_are_forgotten() -> None:
         return connections_to(Origin("a", 1, False), PATIENCE)
 
     assert asyncio.run(pool()) is not asyncio.run(pool())
-    assert sum(loop.is_closed() for loop in connections._loops) <= 1
+    assert sum(loop.is_closed() for loop in http_connections._loops) <= 1

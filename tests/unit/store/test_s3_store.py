@@ -18,9 +18,7 @@ from obstore.store import MemoryStore, S3Store
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.options import Options, Transport
 from accel.ranges import ByteRange, Suffix
-from accel.store import io_loop
-from accel.store import s3_store as direct_store
-from accel.store import s3_store as signing
+from accel.store import io_loop, s3_store
 from accel.store.http_connections import connections_to
 from accel.store.http_store import HttpStore
 from accel.store.obstore_store import ObstoreStore
@@ -38,7 +36,7 @@ def no_surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     yield
-    direct_store._left_to_obstore.clear()
+    s3_store._left_to_obstore.clear()
 
 
 def s3_of(url: str, **client: Any) -> S3Store:
@@ -53,7 +51,7 @@ async def s3(server: Any) -> AsyncIterator[DirectStore]:
     yield store
     signed = await store._signer.sign("f")
     assert signed is not None
-    await connections_to(signed.origin, store._signer.patience).close()
+    await connections_to(signed.origin, store._signer.timeouts).close()
 
 
 def directly(server: Any) -> list[bool]:
@@ -168,7 +166,7 @@ async def test_what_is_refused_is_asked_of_obstore_and_so_is_all_after_it(
         payload = await s3.read("f", ByteRange(10, 20), if_match='"v1"')
         assert (bytes(payload.data), payload.etag) == (BODY[10:20], '"v1"')
     assert directly(server) == [True, False, False, False]
-    direct_store._left_to_obstore.clear()  # as after a minute
+    s3_store._left_to_obstore.clear()  # as after a minute
     await s3.read("f", ByteRange(10, 20))
     assert directly(server)[4:] == [True]
 
@@ -177,13 +175,13 @@ async def test_what_is_refused_is_asked_of_obstore_and_so_is_all_after_it(
 def signed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths that are signed, as they are."""
     paths: list[str] = []
-    sign = signing.obstore.sign
+    sign = s3_store.obstore.sign
 
     def noted(store: Any, method: Any, path: str, valid: Any) -> str:
         paths.append(path)
         return str(sign(store, method, path, valid))
 
-    monkeypatch.setattr(signing.obstore, "sign", noted)
+    monkeypatch.setattr(s3_store.obstore, "sign", noted)
     return paths
 
 
@@ -205,8 +203,8 @@ async def test_what_is_refused_is_signed_anew(server: Any, s3: DirectStore, sign
     server.script[1] = status(403)
     for refused in (False, True, False):
         assert bytes((await s3.read("f", ByteRange(10, 20))).data) == BODY[10:20]
-        assert (len(direct_store._left_to_obstore) == 1) is refused
-        direct_store._left_to_obstore.clear()
+        assert (len(s3_store._left_to_obstore) == 1) is refused
+        s3_store._left_to_obstore.clear()
     assert directly(server) == [True, True, False, True]
     assert signed == ["f", "f"]
 
@@ -324,7 +322,7 @@ def _told_by_frames(error: BaseException | None) -> str:
     told = []
     while error is not None:
         for frame, _ in traceback.walk_tb(error.__traceback__):
-            if Path(frame.f_code.co_filename).is_relative_to(Path(direct_store.__file__).parents[1]):
+            if Path(frame.f_code.co_filename).is_relative_to(Path(s3_store.__file__).parents[1]):
                 told += [f"{name} = {value!r}" for name, value in frame.f_locals.items()]
         error = error.__context__
     return "\n".join(told)
