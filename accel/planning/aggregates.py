@@ -86,7 +86,7 @@ class Aggregates:
     """The schema of the scan's result."""
 
     def project(self, measures: Iterable[int]) -> pa.Schema:
-        """The columns that some of the measures take, structs cut down to the fields meant."""
+        """Return the columns that some of the measures take, structs cut down to the fields meant."""
         wanted: dict[str, list[tuple[str, ...]]] = {}
         for ordinal in measures:
             path = self.measures[ordinal].path
@@ -146,7 +146,7 @@ def resolve_aggregates(asked: Sequence[Aggregate], schema: pa.Schema) -> Aggrega
     ----------
     asked : sequence of Aggregate
     schema : pyarrow.Schema
-        Of the scan's result.
+        The schema of the scan's result.
 
     Raises
     ------
@@ -198,7 +198,7 @@ def _find(name: str, schema: pa.Schema) -> tuple[tuple[str, ...], Expression]:
 
 
 def _undone(kind: pa.DataType) -> pa.DataType:
-    """The type without dictionary and run-end encoding; extension types stay."""
+    """Return the type without dictionary and run-end encoding; extension types stay."""
     while pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         kind = kind.value_type
     return kind
@@ -228,8 +228,7 @@ class Tally:
     low: Any = None
     high: Any = None
     total: int | float = 0
-    """Of a signed or unsigned integer type it may be off by multiples of 2**64, of a decimal by as much as
-    its own width: `finish` takes it modulo that, as pyarrow does."""
+    """The sum; for integers modulo 2**64 and for decimals modulo their width, which `finish` applies as pyarrow does."""
 
     def add(self, other: Tally) -> None:
         """Take in the figures of other rows."""
@@ -243,7 +242,7 @@ class Tally:
 
 
 def sum_type(kind: pa.DataType) -> pa.DataType:
-    """The type of a sum, as `pyarrow.compute.sum` has it."""
+    """Return the type of a sum, as `pyarrow.compute.sum` has it."""
     t = pa.types
     if t.is_floating(kind):
         return pa.float64()
@@ -310,7 +309,7 @@ def tally_constant(measure: Measure, value: pa.Scalar, *, rows: int) -> Tally:
 
 
 def finish(measure: Measure, function: Function, tally: Tally) -> pa.Array:
-    """An aggregate's value, as an array of one."""
+    """Return an aggregate's value, as an array of one."""
     if function is Function.COUNT:
         return integers_array([tally.count], pa.int64())
     if function is Function.SUM:

@@ -220,9 +220,10 @@ def _report_misplaced(handle: FileHandle, query: FileQuery, on_bad_index: OnBadI
 def _check_selection(
     handle: FileHandle, task_file: TaskFile, selection: Mapping[int, RowSelection] | None
 ) -> None:
-    name = redact(task_file.url)
-    for group, rows in (selection or {}).items():
-        groups = handle.metadata.num_row_groups
+    if not selection:
+        return
+    name, groups = redact(task_file.url), handle.num_row_groups
+    for group, rows in selection.items():
         if not 0 <= group < groups:
             raise ValueError(f"selection names row group {group}; {name} has {groups}")
         if rows and int(rows.stops[-1]) > int(handle.metadata.group_rows[group]):

@@ -205,7 +205,7 @@ class _Question:
 
 @dataclass(slots=True)
 class Blooms:
-    """The blooms that a predicate can ask, over the row groups of one file."""
+    """The bloom filters of one file that can answer something of a predicate."""
 
     handle: FileHandle
     questions: list[_Question]
@@ -255,7 +255,7 @@ class Blooms:
         return list(wants.values())
 
     def learn(self, stash: Stash) -> list[IndexFormatError]:
-        """Take in what came; the errors of filters that are passed over from now on."""
+        """Parse the bytes that were read; return the errors of filters that are passed over from now on."""
         errors = []
         for key in sorted(stash, key=lambda k: k.ordinal):
             if key.kind is not Kind.BLOOM:
@@ -359,7 +359,7 @@ def _hashes(reading: BoundEncoding, values: list[Any] | None) -> tuple[tuple[int
 def _ranges(
     question: _Question, state: BloomState, header: BloomHeader | None, start: int
 ) -> Iterator[tuple[int, int]]:
-    """The bytes of a filter that answering the question still takes."""
+    """Yield the bytes of a filter that answering the question still takes."""
     if header is None:
         yield start, start + HEADER_BYTES
         return
@@ -382,7 +382,7 @@ def _ranges(
 def _more_blocks(
     state: BloomState, header: BloomHeader, start: int, number: int
 ) -> Iterator[tuple[int, int]]:
-    """The blocks around one that has no bit, where none that was met has: a filter that is empty throughout says
+    """Yield the blocks around one that has no bit, where none that was met has: a filter that is empty throughout says
     nothing, however it came about."""
     count = min(_SMALL // BLOCK_BYTES, header.num_blocks)
     if len(state.blocks) >= count:
@@ -414,7 +414,7 @@ class _Column:
 
 @dataclass(slots=True)
 class Dictionaries:
-    """The dictionaries that a predicate can ask, over the row groups of one file."""
+    """The dictionaries of one file that can answer something of a predicate."""
 
     handle: FileHandle
     columns: list[_Column]
@@ -447,7 +447,7 @@ class Dictionaries:
         return cls(handle, columns, read) if columns else None
 
     def wants(self, drafts: Mapping[int, ScanTask]) -> list[Want]:
-        """The dictionaries that cost less than they may save."""
+        """Return the dictionaries that cost less than they may save."""
         wants = []
         for group, column, place in self._places(drafts):
             if (group, column.leaf) in self.handle.view.dictionaries:
@@ -459,8 +459,7 @@ class Dictionaries:
         return wants
 
     def _is_dense(self, group: int, column: _Column, place: ByteRange) -> bool:
-        """Whether a dictionary is about as long as the range of its whole numbers is wide: it lists nearly all of them,
-        and has next to nothing to say that the range does not."""
+        """Whether a dictionary of integers lists nearly all of its range, and so excludes next to nothing more."""
         bounds = self.handle.view.chunk_bounds.get(column.leaf)
         if bounds is None or bounds.domain is not Domain.INTEGER:
             return False

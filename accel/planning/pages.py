@@ -91,7 +91,7 @@ class LeafReads:
         object.__setattr__(self, "weight", max(1.0, self.expansion / DECODED_SHARE))
 
     def reach(self, rows: RowSelection) -> RowSelection:
-        """The rows whose pages it takes to read these. Inside a list one more after each run of them: where it begins a
+        """Return the rows whose pages it takes to read these. Inside a list one more after each run of them: where it begins a
         page, that page shows whether the row before it was at its end."""
         return rows.grown() if self.max_repetition else rows
 
@@ -201,7 +201,7 @@ class PieceSize:
         return cls(min(options.cut_bytes, _LIMITED_BYTES))
 
     def of(self, columns: int) -> int:
-        """Bytes of a piece of so many columns."""
+        """Return the bytes of a piece of so many columns."""
         return max(self.usual, min(self.usual * columns // _COLUMNS, self.most))
 
 
@@ -212,7 +212,7 @@ class Piece:
     rows: RowSelection
     """Rows to hand out, filter permitting."""
     sure: RowSelection
-    """Those of them that are known to match."""
+    """The rows among them that are sure to match."""
     leaves: tuple[PieceLeaf, ...]
     start: int
     stop: int
@@ -357,12 +357,12 @@ _WIDTHS = {
 
 
 def level_bytes(leaf: Leaf) -> int:
-    """Bytes that pyarrow holds of a value's levels while it decodes the column."""
+    """Return the bytes that pyarrow holds of a value's levels while it decodes the column."""
     return _LEVEL_BYTES * ((leaf.max_definition > 0) + (leaf.max_repetition > 0))
 
 
 def decoded_bytes(metadata: FileMetadata, row_group: int, leaf: int) -> int:
-    """Bytes of a chunk in Arrow. Of dictionary-encoded texts only newer writers tell how long they are.
+    """Return the bytes of a chunk in Arrow. Of dictionary-encoded texts only newer writers tell how long they are.
 
     Levels are there for one column at a time: those of lists count, of which a row may have any number.
     """

@@ -76,7 +76,7 @@ class PartitionValues:
         return found
 
     def of(self, file: FileEntry, question: Question) -> Mapping[str, pa.Scalar]:
-        """The values of a file, in the data set's types.
+        """Return the values of a file, in the data set's types.
 
         Raises
         ------

@@ -259,12 +259,12 @@ def _first(batch: pa.RecordBatch) -> dict[str, bytes]:
 
 
 def join_rows(batch: pa.RecordBatch, shared: Mapping[str, bytes]) -> pa.RecordBatch:
-    """The batch with what was taken out of its rows, which `rows_of` puts back."""
+    """Return the batch with what was taken out of its rows, which `rows_of` puts back."""
     return batch.replace_schema_metadata({_PREFIX + name.encode(): value for name, value in shared.items()})
 
 
 def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """The rows, whole."""
+    """Return the rows, whole."""
     metadata = batch.schema.metadata or {}
     shared = {name: metadata.get(_PREFIX + name.encode()) for name in QUESTION_COLUMNS}
     rows: list[dict[str, Any]] = batch.to_pylist()
@@ -402,7 +402,7 @@ def _encode_reads(reads: LeafReads, renumbered: Mapping[int, int]) -> dict[str, 
 
 
 def decode_tasks(batch: pa.RecordBatch) -> Iterator[ScanTask]:
-    """The tasks of a batch, in its order. Rows that follow each other and share a file share its parts.
+    """Yield the tasks of a batch, in its order. Rows that follow each other and share a file share its parts.
 
     Raises
     ------

@@ -168,7 +168,7 @@ class FooterPrefetcher:
         return None if handle is None else (handle, prefetched.round_trips)
 
     def take_early(self, file: FileEntry) -> PrefetchedFile | None:
-        """The file as `ask_early` began to open it, handed out once; None where it did not, or for another version."""
+        """Return the file as `ask_early` began to open it, handed out once; None where it did not, or for another version."""
         prefetched = self._early.pop((file.root, file.path), None)
         return prefetched if prefetched is not None and prefetched.file == file else None
 

@@ -1,4 +1,4 @@
-"""What a scan was asked for, checked and unchanged from then on."""
+"""The arguments of a scan, checked and unchanged from then on."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PathKey = TypeVar("PathKey", bound="str | os.PathLike[str]")
 Paths: TypeAlias = "Path | Sequence[Path]"
 """One, or several as a list or tuple."""
 Source: TypeAlias = "Path | Sequence[Path | ScanTask] | Plan | ScanTask | Iterator[pa.RecordBatch]"
-"""What is scanned: paths, a plan or tasks of one, or what `mapInArrow` passes."""
+"""The sources of a scan: paths, a plan or its tasks, or the batches that `mapInArrow` passes."""
 Partitioning: TypeAlias = 'Literal["auto", "hive"] | pa.Schema | None'
 """How directory names are read."""
 
@@ -55,7 +55,7 @@ class ScanSpec:
     source: Any
     where: Expr | None = None
     where_text: str | None = None
-    """What `where` was parsed from, for the messages of errors."""
+    """The text that `where` was parsed from, for error messages."""
     columns: tuple[str, ...] | None = None
     limit: int | None = None
     selection: Mapping[str, Mapping[int, RowSelection]] | None = None
@@ -70,13 +70,13 @@ class ScanSpec:
     options: Options = field(default_factory=Options)
 
     def at_most(self, limit: int | None) -> int | None:
-        """The lesser of a limit and the scan's own; None for no limit."""
+        """Return the lesser of a limit and the scan's own; None for no limit."""
         return self.limit if limit is None else limit if self.limit is None else min(limit, self.limit)
 
     def explain_error(
         self, error: AccelError, url: str, *, hint_for: Callable[[str, str], str | None]
     ) -> AccelError:
-        """An error that no file can mend, with what the caller wrote and, where that settled the schema, the first file.
+        """Return an error that no file can mend, with what the caller wrote and, where that settled the schema, the first file.
 
         Parameters
         ----------
@@ -266,7 +266,7 @@ def _check_embedded(embedded: Any) -> None:
 
 
 def _check_selection(selection: Any) -> dict[str, dict[int, RowSelection]]:
-    """What was asked for, read once: ranges may come from an iterator, and their holder may change."""
+    """Read the caller's selection once: ranges may come from an iterator, and their holder may change."""
     if not isinstance(selection, Mapping):
         raise TypeError(
             f"selection is a mapping of files to row groups to row ranges, not a {type(selection).__name__}"
