@@ -261,7 +261,7 @@ def tally_array(measure: Measure, array: pa.Array | pa.ChunkedArray) -> Tally:
         `lower` of what is no UTF-8.
     """
     array = whole(array)
-    # An expression is null where the column is: counting takes none.
+    # An expression is null where the column is, so a count does not evaluate it.
     if measure.of is not Expression.VALUE and measure.functions != {Function.COUNT}:
         try:
             array = apply_expression(measure.of, array)
@@ -340,7 +340,7 @@ def _array_of(value: Any, to: pa.DataType) -> pa.Array:
     if kind.domain is Domain.BYTES:
         if pa.types.is_fixed_size_binary(to):
             return pa.Array.from_buffers(to, 1, [None, pa.py_buffer(value)])
-        # Not by a cast from binary to text, which refuses what is no UTF-8: a scan gives it as it is.
+        # A cast from binary to text would refuse bytes that are not UTF-8, which a scan returns as they are.
         if pa.types.is_binary_view(to) or pa.types.is_string_view(to):
             return relabel(bytes_array([value], pa.large_binary()).cast(pa.binary_view()), to)
         return bytes_array([value], to)

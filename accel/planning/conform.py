@@ -56,7 +56,7 @@ def _struct_widens(have: pa.StructType, to: pa.StructType) -> bool:
     for field, at in zip(have, match_fields(have, to), strict=True):
         of_name = len(have.get_all_field_indices(field.name)), len(to.get_all_field_indices(field.name))
         if of_name[1] and max(of_name) > 1 and of_name[0] != of_name[1]:
-            # Nobody knows which of them is meant.
+            # It is unclear which of the fields corresponds.
             return False
         if at >= 0 and not widens(field.type, to.field(at).type):
             return False

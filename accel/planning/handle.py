@@ -169,7 +169,7 @@ class FileHandle:
             self.shared, self._view = metadata, FileView(metadata)
         else:
             self.shared, numbers = metadata.shared, metadata.numbers
-        # The garbage collector does not follow a tuple whose items it need not follow.
+        # The garbage collector does not track a tuple of objects that it does not track.
         self._packed: _Packed = (
             id.path,
             id.size,

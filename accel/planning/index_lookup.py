@@ -287,7 +287,7 @@ class Blooms:
         else:
             first, rest = divmod(key.ordinal - state.header.length, BLOCK_BYTES)
             if rest:
-                return  # asked for where a header of another length was expected
+                return  # requested when a header of another length was expected
         state.has_bits = state.has_bits or any(data)
         for number in range(len(data) // BLOCK_BYTES):
             state.blocks[first + number] = data[number * BLOCK_BYTES : (number + 1) * BLOCK_BYTES]
@@ -429,7 +429,7 @@ class Dictionaries:
         nodes: dict[int, list[Node]] = {}
         for ordinal, node in single_column_parts(query.bound.root):
             nodes.setdefault(ordinal, []).append(node)
-        # Not of a struct of one field: that is null in other rows than its field.
+        # A struct of one field is excluded: it is null in other rows than its field.
         plain = {path: leaf for path, leaf, _ in query.prunable}
         columns = []
         for ordinal, asked in nodes.items():
@@ -438,7 +438,7 @@ class Dictionaries:
             if leaf is None:
                 continue
             throughout = (chunks.plain_pages[:, leaf] == 0) & (chunks.dictionary_pages[:, leaf] > 0)
-            # Decoded as they are, INT96 entries may have wrapped around: decode/instants.py sees to that elsewhere.
+            # Decoded as they are, INT96 entries may have wrapped around: decode/instants.py handles that when pages are read.
             schema = handle.metadata.schema
             if schema.elements[schema.leaves[leaf].element].physical is Physical.INT96:
                 continue
@@ -480,7 +480,7 @@ class Dictionaries:
                     codec = int(metadata.chunks.codec[group, column.leaf])
                     values = self.read(page, codec, element, column.column.type)
                 except AccelError:
-                    continue  # reading the pages will say what is wrong
+                    continue  # reading the pages raises the error
                 if values.nbytes <= _MOST_CACHED_DICTIONARY:
                     cached[group, column.leaf] = values
             if values is None:

@@ -23,7 +23,7 @@ _TAIL = 8
 
 LEAST_TAIL = 128 << 10
 """No less of a file's end is worth a request of its own, in bytes."""
-# Less than what `Network` learns bandwidth from: for that it is too short.
+# Less than the shortest read that `Network` learns bandwidth from.
 MOST_TAIL = 448 << 10
 # Page indexes grow with the data: pages of 20,000 rows, or of 64 KiB, take from 1/650 to 1/1200 of it.
 _TAIL_SHARE = 512

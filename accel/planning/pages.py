@@ -36,11 +36,11 @@ __all__ = [
     "piece_wants",
 ]
 
-# A piece of more columns than this is larger, as far as memory allows, so that what it wants of each is worth a request.
+# A piece of more columns is larger, as far as memory allows, so that its pages of each column are worth a request.
 _COLUMNS = 96
 # A piece of a scan with a limit is no larger.
 _LIMITED_BYTES = MIB
-# Pages that follow each other are wanted together up to about so many bytes: no request is cut to less.
+# Adjacent pages form one range up to about so many bytes: no request is cut to less.
 _LONG_RUN = 512 << 10
 READABLE_CODECS = frozenset(Codec) - {Codec.LZO}
 """The codecs whose pages can be decoded."""
@@ -76,7 +76,7 @@ class LeafReads:
     stop_row: Int64s
     total_pages: int
     """Data pages of the chunk; 0 where there is no offset index and the chunk is read whole."""
-    # Asked for dozens of times a lookup.
+    # It is read dozens of times in a lookup.
     whole: bool = field(init=False)
     """No offset index: the chunk is read and decoded as one."""
     nbytes: int = field(init=False)
@@ -381,7 +381,7 @@ def decoded_bytes(metadata: FileMetadata, row_group: int, leaf: int) -> int:
 DICTIONARY_ENCODINGS = (1 << Encoding.PLAIN_DICTIONARY) | (1 << Encoding.RLE_DICTIONARY)
 """Their bits among `ChunkTable.encodings`."""
 _NOTHING = np.empty(0, np.int64)
-# Ways in which the chunks of a row group are cut into pages, as far as they are remembered.
+# The most page layouts of one row group that are remembered.
 _MOST_SHAPES = 8
 
 

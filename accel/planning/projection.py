@@ -45,7 +45,9 @@ def settle_schemas(
     it or not require it. The same object and columns give the same objects.
     """
     named = columns is None or all(isinstance(name, str) for name in columns)
-    key = (id(schema), columns, alone, folded) if named else None  # what names no column is refused below
+    key = (
+        (id(schema), columns, alone, folded) if named else None
+    )  # names that are no strings are refused below
     found = _settled.get(key)
     if found is None:
         whole = schema if alone else _nullable_schema(schema)

@@ -41,7 +41,7 @@ RemainingGroups: TypeAlias = "Sequence[tuple[int, bool]]"
 
 _ColumnBounds: TypeAlias = "dict[tuple[str, ...], Bounds]"
 
-# Longer footers, in bytes, are not copied to be read together with others.
+# Longer footers, in bytes, are not copied to be pruned together with others.
 _LONGEST_FOOTER = 64 * 1024
 
 
@@ -127,7 +127,7 @@ def _excluded(handles: Sequence[FileHandle], query: FileQuery) -> list[bool]:
         packed = [handle.pack() for handle in handles]
         found = {leaf: joined_chunk_bounds(packed, leaf, arrow_type=kind) for leaf, kind in missing.items()}
         if any(b.domain is Domain.INTEGER and b.lower.dtype == object for b in found.values()):
-            # A file has integers that fit no fixed width: each file is judged with the width of its own.
+            # The integers of a file fit no fixed width: each file is pruned by itself, in its own width.
             return [verdict for handle in handles for verdict in _excluded([handle], query)]
         by_leaf = by_leaf | found
     if statistics is None:

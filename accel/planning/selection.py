@@ -60,7 +60,7 @@ class RowSelection:
         begins, ends = edges[::2], edges[1::2]
         starts = first_rows[begins]
         stops = np.append(first_rows, num_rows)[ends]
-        # Units without rows are possible; what they leave is not as it should be.
+        # Units without rows are possible, and leave empty or touching ranges.
         if np.count_nonzero(stops <= starts) or np.count_nonzero(starts[1:] <= stops[:-1]):
             return cls._normal(starts, stops)
         return cls(starts, stops)
@@ -178,7 +178,7 @@ class RowSelection:
         lengths = self.stops - self.starts
         before = np.concatenate(([0], np.cumsum(lengths)))
         placed = RowSelection(before[:-1].astype(np.int64), before[1:].astype(np.int64))
-        # Pieces that touch stay apart, so that each result lies in one of them.
+        # Pieces that touch are not merged, so that each result lies in one of them.
         cut = inner.intersect(placed)
         owner = before.searchsorted(cut.starts, "right") - 1
         shift = self.starts[owner] - before[owner]
@@ -229,7 +229,7 @@ class RowSelection:
 
 
 def _run_edges(mask: Bools) -> Int64s:
-    """Return where each run of set places begins, and where it ends, by turns."""
+    """Return the start and the end of each run of set places, alternately."""
     edges = np.empty(len(mask) + 2, bool)
     edges[0] = edges[-1] = False
     edges[1:-1] = mask

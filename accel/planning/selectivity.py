@@ -237,6 +237,6 @@ class _Guess:
         if low is None or high is None or column.lower is None:
             return _LIKE
         share = column.below(high) - column.below(low)
-        # No more than a value, where the bounds lie apart in what is looked at of them.
+        # At least one value, where the leading bytes of the bounds differ.
         distinct = column.upper is not None and column.upper > column.lower
         return max(share, 1.0 / max(1, column.values) if distinct else column.equal())

@@ -240,7 +240,7 @@ def adjacent_tasks(tasks: Sequence[ScanTask]) -> Iterator[Sequence[ScanTask]]:
     begun: list[ScanTask] = []
     start = end = 0
     for task in tasks:
-        # Summed up sooner than looked through.
+        # The sum of the bytes is cheaper to find than their span.
         span = None if len(tasks) == 1 or task.nbytes > _SPAN else _span(task)
         if span is None:
             if begun:

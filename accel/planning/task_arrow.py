@@ -245,7 +245,7 @@ def take_out(batches: Iterable[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], d
         for name, value in (shared or {}).items():
             index = batch.schema.get_field_index(name)
             column = batch.column(index)
-            # One that has nulls of its own keeps them: null stands for what was taken out.
+            # A column with nulls of its own is left: null stands for a value that was taken out.
             if column.null_count == 0 and pc.all(pc.equal(column, pa.scalar(value, column.type))).as_py():
                 batch = batch.set_column(index, batch.schema.field(index), pa.nulls(len(batch), column.type))
         out.append(batch)

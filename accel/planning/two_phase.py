@@ -33,11 +33,11 @@ __all__ = [
     "output_phase",
 ]
 
-# Taking in a byte, however fast the network is: 1.3 to 1.7 ns of CPU were seen, without TLS.
+# The CPU time to receive a byte, however fast the network is: 1.3 to 1.7 ns were measured without TLS.
 _RECEIVE_SECONDS = 2.0e-9
-# Decoding a byte of a chunk without a page index: that is decoded as a whole, if it comes.
+# The time to decode a byte of a chunk without a page index, which is decoded as a whole.
 _DECODE_SECONDS = 1.0e-9
-# The guess may be wrong: what is saved must be worth so much more than what it costs.
+# The guess may be wrong: the saving must exceed the cost by this factor.
 _MARGIN = 1.25
 
 

@@ -84,7 +84,7 @@ class Zones:
         out = np.ones(len(self), bool)
         if Function.COUNT in functions or Function.SUM in functions:
             out &= self.counts >= 0
-        # Nothing but null and NaN has no bounds, and needs none.
+        # Units of nothing but null and NaN have no bounds, and take none.
         none = (self.nans >= 0) & (self.counts == self.nans)
         if Function.MIN in functions:
             out &= none | (self.has_low & (self.nans >= 0))

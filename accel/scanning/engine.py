@@ -194,7 +194,7 @@ class Engine:
     # -- running ---------------------------------------------------------------------------------
 
     def _reader_maker(self, metrics: Metrics, tails: Tails, *, learns: bool = True) -> Callable[[], Reader]:
-        # It does not refer to the engine, which refers to what reads: a circle would outlive the scan.
+        # A reference to the engine would form a cycle that outlives the scan.
         return partial(
             _make_reader,
             self._client_for,

@@ -226,6 +226,6 @@ def _sums(plans: Sequence[FilePlan], remaining: str, total: str) -> tuple[int, i
 def _sql(where: Expr) -> str:
     from accel.predicate.sql import to_sql
 
-    # As many values fill that: of a million the others would cost seconds of the loop.
+    # So many values fill it; printing a million would cost seconds of the loop.
     text = to_sql(where, max_values=_MOST_SHOWN)
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."

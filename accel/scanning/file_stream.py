@@ -75,7 +75,7 @@ class FileStream(FileJobs):
         self._ready: deque[tuple[int, FileEntry, _Found]] = deque()
         self._uncounted = _Uncounted()
         self._question: Question | None = None
-        self._prunes = source.spec.screens
+        self._prunes = source.spec.prunes_blocks
         self._pruned = pruned
         self._turn = asyncio.Lock()
         self._prefetcher: FooterPrefetcher | None = None
@@ -87,8 +87,10 @@ class FileStream(FileJobs):
 
     async def aclose(self) -> None:
         """End what is under way for files that nobody has taken."""
-        if self._prefetcher is not None:
-            await self._prefetcher.aclose()
+        # A stream that ends before its first block has not taken the prefetcher of the listing.
+        prefetcher = self._prefetcher or self._source.prefetcher
+        if prefetcher is not None:
+            await prefetcher.aclose()
 
     async def question(self) -> Question:
         """Return the question, with its schema settled."""
@@ -227,7 +229,7 @@ class FileStream(FileJobs):
                     found[place] = _Excluded.UNOPENED
                     continue
             except AccelError:
-                continue  # planned in its turn, the file says what is wrong
+                continue  # the error is raised when the file is planned
             if file is self._first:
                 continue  # the question has opened it, and hands it on
             handle = source.reader.at_hand(file, now)

@@ -358,7 +358,7 @@ class FooterPrefetcher:
         self.failed = True
         prefetched.error = self._opener.named(error, prefetched.file)
         self._settle(prefetched)
-        # Whether the others are needed is clear when the turn of this one has come.
+        # The turn of this file decides whether the others are opened at all.
         while self._queue:
             self._settle(self._queue.popleft())
 

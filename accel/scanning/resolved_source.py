@@ -318,7 +318,7 @@ class ResolvedSource:
     async def _prune_opened(self, opened: Sequence[tuple[FileEntry, FileHandle]]) -> list[bool]:
         """Return for files that have just been opened whether planning each would find nothing to read."""
         none = [False] * len(opened)
-        if not self.spec.screens:
+        if not self.spec.prunes_blocks:
             return none
         try:
             question = await self.question()

@@ -93,7 +93,7 @@ class _Pass:
         except BaseException as error:  # noqa: BLE001 - raised by whoever takes the next batch
             self.failed = error
         if not self._stopped:
-            # Else nobody takes any more, and a full queue would hold this up for ever.
+            # A pass that was stopped has no consumer: a full queue would block for ever.
             await self.ready.put(None)
 
     async def _read_files(self) -> None:
@@ -326,7 +326,7 @@ class RunHandle:
                 batch = self._converted(batch)
         except BaseException as error:
             if self._planned and isinstance(error, ObjectChangedError):
-                # The layers below advise to read it again, which would find the same.
+                # The hint of the layers below, to read again, does not help with a plan.
                 error.hint = _PLAN_AGAIN
             await self.close()
             raise

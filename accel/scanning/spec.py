@@ -92,21 +92,21 @@ class ScanSpec:
     @property
     def texts(self) -> frozenset[str]:
         """The columns that `schema` says are texts or bytes: of a partition `code=007`, whose value would be 7 otherwise."""
-        return frozenset(field.name for field in self.schema or () if _is_text(field.type))
+        if self.schema is None:
+            return frozenset()
+        from accel.planning.conform import is_bytes, is_text
+
+        kinds = {
+            field.name: field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+            for field in self.schema
+        }
+        return frozenset(name for name, kind in kinds.items() if is_text(kind) or is_bytes(kind))
 
     @property
-    def screens(self) -> bool:
-        """Whether files may be judged together, before any is planned by itself."""
-        # With a selection a file's rows are chosen by hand; an IDX1 that is named may have something to say.
+    def prunes_blocks(self) -> bool:
+        """Whether files may be pruned together, before any is planned by itself."""
+        # With a selection the caller chooses the rows; an IDX1 that is named has to be looked up.
         return self.where is not None and self.selection is None and not self.embedded
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    texts = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    several = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
-    return bool(texts or several or pa.types.is_fixed_size_binary(kind))
 
 
 # Parquet counts rows in 64 bits.
@@ -189,7 +189,7 @@ def check_arguments(
             raise TypeError(f"{name} is True or False, not {flag!r:.80}")
     if schema is not None and not isinstance(schema, pa.Schema):
         raise TypeError(f"schema is a pyarrow.Schema, not a {type(schema).__name__}")
-    # Compared as text only: what is no text may take no comparison.
+    # Only texts are compared: another object may not support comparison.
     named = partitioning is None or (isinstance(partitioning, str) and partitioning in ("auto", "hive"))
     if not named and not isinstance(partitioning, pa.Schema):
         raise ValueError(
@@ -230,7 +230,7 @@ def _source_hint(source: object) -> str:
     for name in ("tolist", "to_list"):
         if hasattr(source, name):
             return f"; its {name}() makes a list"
-    # As a data set of pyarrow has them.
+    # A pyarrow data set has them.
     return "; its .files are such a list" if isinstance(getattr(source, "files", None), list) else ""
 
 
