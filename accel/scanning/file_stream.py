@@ -116,7 +116,7 @@ class FileStream(FileJobs):
         async with self._turn:
             while True:
                 await self._look_ahead()
-                if len(self._files) > 1:
+                if len(self._files) > 1 or self._block.more:
                     await breathe()
                 left = self._take_next()
                 self._uncounted.count(self._source.reader.metrics)
