@@ -86,7 +86,7 @@ class Aggregates:
     """The schema of the scan's result."""
 
     def project(self, measures: Iterable[int]) -> pa.Schema:
-        """The columns that some of the measures take, structs cut down to the fields meant."""
+        """Return the columns that some of the measures take, structs cut down to the fields meant."""
         wanted: dict[str, list[tuple[str, ...]]] = {}
         for ordinal in measures:
             path = self.measures[ordinal].path
@@ -146,7 +146,7 @@ def resolve_aggregates(asked: Sequence[Aggregate], schema: pa.Schema) -> Aggrega
     ----------
     asked : sequence of Aggregate
     schema : pyarrow.Schema
-        Of the scan's result.
+        The schema of the scan's result.
 
     Raises
     ------
@@ -198,7 +198,7 @@ def _find(name: str, schema: pa.Schema) -> tuple[tuple[str, ...], Expression]:
 
 
 def _undone(kind: pa.DataType) -> pa.DataType:
-    """The type without dictionary and run-end encoding; extension types stay."""
+    """Return the type without dictionary and run-end encoding; extension types stay."""
     while pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         kind = kind.value_type
     return kind
@@ -228,8 +228,7 @@ class Tally:
     low: Any = None
     high: Any = None
     total: int | float = 0
-    """Of a signed or unsigned integer type it may be off by multiples of 2**64, of a decimal by as much as
-    its own width: `finish` takes it modulo that, as pyarrow does."""
+    """The sum; for integers modulo 2**64 and for decimals modulo their width, which `finish` applies as pyarrow does."""
 
     def add(self, other: Tally) -> None:
         """Take in the figures of other rows."""
@@ -243,7 +242,7 @@ class Tally:
 
 
 def sum_type(kind: pa.DataType) -> pa.DataType:
-    """The type of a sum, as `pyarrow.compute.sum` has it."""
+    """Return the type of a sum, as `pyarrow.compute.sum` has it."""
     t = pa.types
     if t.is_floating(kind):
         return pa.float64()
@@ -262,7 +261,7 @@ def tally_array(measure: Measure, array: pa.Array | pa.ChunkedArray) -> Tally:
         `lower` of what is no UTF-8.
     """
     array = whole(array)
-    # An expression is null where the column is: counting takes none.
+    # An expression is null where the column is, so a count does not evaluate it.
     if measure.of is not Expression.VALUE and measure.functions != {Function.COUNT}:
         try:
             array = apply_expression(measure.of, array)
@@ -310,7 +309,7 @@ def tally_constant(measure: Measure, value: pa.Scalar, *, rows: int) -> Tally:
 
 
 def finish(measure: Measure, function: Function, tally: Tally) -> pa.Array:
-    """An aggregate's value, as an array of one."""
+    """Return an aggregate's value, as an array of one."""
     if function is Function.COUNT:
         return integers_array([tally.count], pa.int64())
     if function is Function.SUM:
@@ -341,7 +340,7 @@ def _array_of(value: Any, to: pa.DataType) -> pa.Array:
     if kind.domain is Domain.BYTES:
         if pa.types.is_fixed_size_binary(to):
             return pa.Array.from_buffers(to, 1, [None, pa.py_buffer(value)])
-        # Not by a cast from binary to text, which refuses what is no UTF-8: a scan gives it as it is.
+        # A cast from binary to text would refuse bytes that are not UTF-8, which a scan returns as they are.
         if pa.types.is_binary_view(to) or pa.types.is_string_view(to):
             return relabel(bytes_array([value], pa.large_binary()).cast(pa.binary_view()), to)
         return bytes_array([value], to)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from accel.arrays import is_zoned, packed_validity
 from accel.errors import SchemaMismatchError
-from accel.planning.projection import match_fields
+from accel.planning.projection import find_type, match_fields
 from accel.predicate.atoms import Bound
 from accel.predicate.kinds import Family, kind_of, reads_alike
 
@@ -56,7 +56,7 @@ def _struct_widens(have: pa.StructType, to: pa.StructType) -> bool:
     for field, at in zip(have, match_fields(have, to), strict=True):
         of_name = len(have.get_all_field_indices(field.name)), len(to.get_all_field_indices(field.name))
         if of_name[1] and max(of_name) > 1 and of_name[0] != of_name[1]:
-            # Nobody knows which of them is meant.
+            # It is unclear which of the fields corresponds.
             return False
         if at >= 0 and not widens(field.type, to.field(at).type):
             return False
@@ -133,15 +133,15 @@ def check_paths(
     url: str,
     zoned: pa.Schema | None = None,
 ) -> None:
-    """Check that what paths through structs lead to in a file widens to what they lead to in the scan's schema.
+    """Check that the columns of some paths through structs widen to their types in the scan's schema.
 
     Parameters
     ----------
     have, to : pyarrow.Schema
-        Of the file, which may lack what a path leads to, and of the scan, which does not.
+        The schemas of the file, which may lack the column of a path, and of the scan, which has it.
     paths : iterable of tuple of str
     url : str
-        Of the file, for errors.
+        The file, for errors.
     zoned : pyarrow.Schema, optional
         Other types of the file's columns, of which it is enough that they widen.
 
@@ -169,7 +169,7 @@ def check_paths(
 def _first_narrower(
     have: pa.DataType, to: pa.DataType, names: Sequence[str]
 ) -> tuple[int, pa.DataType, pa.DataType] | None:
-    """Where along a path of fields a type does not do for what is meant, with both types there."""
+    """Return the first field of a path whose type does not widen: its depth, and both types."""
     for depth, name in enumerate(names):
         if pa.types.is_null(have):
             return None
@@ -183,7 +183,7 @@ def _first_narrower(
 
 
 def conform_array(array: pa.Array, to: pa.DataType, *, url: str = "", name: str = "") -> pa.Array:
-    """The same values in type `to`; struct children are matched by name, missing ones are null.
+    """Convert an array to type `to`; struct children are matched by name, missing ones are null.
 
     Raises
     ------
@@ -247,7 +247,7 @@ def _conform_map(array: pa.MapArray, to: pa.MapType, *, url: str, name: str) -> 
 
 
 def _offsets(array: pa.Array, values: pa.Array) -> tuple[npt.NDArray[Any], pa.Array]:
-    """Where each list begins and ends among the values, which are cut to those of the array."""
+    """Return where each list begins and ends among the values, which are cut to those of the array."""
     if not len(array):
         return np.zeros(1, np.int64 if pa.types.is_large_list(array.type) else np.int32), values.slice(0, 0)
     offsets = array.offsets.to_numpy()
@@ -269,7 +269,7 @@ def check_variants(have: pa.Schema, to: pa.Schema, *, names: Iterable[str], url:
     Parameters
     ----------
     have, to : pyarrow.Schema
-        Of the file, and of the data set.
+        The schemas of the file and of the data set.
     names : iterable of str
         The columns that come out; those of several fields of one name are passed over.
     """
@@ -288,7 +288,7 @@ def check_variants(have: pa.Schema, to: pa.Schema, *, names: Iterable[str], url:
 
 
 def _first_lost(have: pa.DataType, to: pa.DataType, path: str) -> str | None:
-    """What a variant at any depth would lose, as a dotted path."""
+    """Return the dotted path of a field that a variant at any depth would lose."""
     have, to = _stored(have), _stored(to)
     if not pa.types.is_nested(have) or have.equals(to):
         return None
@@ -298,7 +298,7 @@ def _first_lost(have: pa.DataType, to: pa.DataType, path: str) -> str | None:
 
 
 def _first_left_out(have: pa.DataType, to: pa.DataType, path: str) -> str | None:
-    """The first field below that `to` lacks, or that does not widen to what it has."""
+    """Return the first field below that `to` lacks, or that does not widen to what it has."""
     have, to = _stored(have), _stored(to)
     if pa.types.is_struct(have) and pa.types.is_struct(to):
         for field in have:
@@ -314,19 +314,15 @@ def _first(found: list[str | None]) -> str | None:
 
 
 def _below(have: pa.DataType, to: pa.DataType, path: str) -> list[tuple[pa.DataType, pa.DataType, str]]:
-    """The types that are nested in both, one level down."""
+    """Return the types that are nested in both, one level down."""
     if pa.types.is_struct(have) and pa.types.is_struct(to):
         places = [(field, to.get_field_index(field.name)) for field in have]
         return [(field.type, to.field(at).type, f"{path}.{field.name}") for field, at in places if at >= 0]
     if pa.types.is_map(have) and pa.types.is_map(to):
         return [(have.key_type, to.key_type, f"{path}.key"), (have.item_type, to.item_type, f"{path}.value")]
-    if _has_elements(have) and _has_elements(to):
+    if _is_list(have) and _is_list(to):
         return [(have.value_type, to.value_type, f"{path}.element")]
     return []
-
-
-def _has_elements(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def _stored(kind: pa.DataType) -> pa.DataType:
@@ -344,7 +340,7 @@ def _is_variant(kind: pa.DataType) -> bool:
 
 
 def overlay(schema: pa.Schema, file: pa.Schema) -> pa.Schema:
-    """The data set's columns, with the file's own types where the file has them and they can be compared as they are.
+    """Return the data set's columns, with the file's own types where the file has them and they can be compared as they are.
 
     The file's types widen to the data set's: `check_paths` refuses others before.
     """
@@ -370,7 +366,7 @@ def _type(kind: pa.DataType, file: pa.DataType) -> pa.DataType:
 
 
 def _compares(file: pa.DataType, kind: pa.DataType) -> bool:
-    """Whether the file's values can be compared as they are with what is meant for the data set's type."""
+    """Whether the file's values can be compared as they are with literals of the data set's type."""
     own, meant = kind_of(file), kind_of(kind)
     if meant.family is Family.FLOAT and own.family is Family.INTEGER:
         # `bind` has literals rounded as they would be beside floats.
@@ -381,20 +377,11 @@ def _compares(file: pa.DataType, kind: pa.DataType) -> bool:
 def conformed_columns(
     bound: Bound, schema: pa.Schema, *, file: pa.Schema
 ) -> Mapping[tuple[str, ...], pa.DataType]:
-    """The columns of a predicate bound to an overlay that are to be brought to the data set's type, which is given."""
+    """Return the columns of a predicate bound to an overlay that are to be brought to the data set's type, which is given."""
     out = {}
+    own, meant = pa.struct(list(file)), pa.struct(list(schema))
     for column in bound.columns:
-        have, to = _type_at(file, column.path), _type_at(schema, column.path)
+        have, to = find_type(own, column.path), find_type(meant, column.path)
         if have is not None and to is not None and not _compares(have, to):
             out[column.path] = to
     return out
-
-
-def _type_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType | None:
-    kind = pa.struct(list(schema))
-    for name in path:
-        index = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
-        if index < 0:
-            return None
-        kind = kind.field(index).type
-    return kind

@@ -75,7 +75,7 @@ class IndexSource:
         return 1 if self.entry is None else self.entry.units
 
     def signature_of(self, question: LeafQuestion) -> str:
-        """The stored type of the question's column when the index was built; the caller vouches for a named IDX1."""
+        """Return the stored type of the question's column when the index was built; the caller vouches for a named IDX1."""
         if self.entry is None:
             return signature_of(question.arrow_type)
         return self.entry.signature_of(question.path) or ""
@@ -101,7 +101,7 @@ class IndexSource:
 
 
 def asked_of(query: FileQuery) -> Asked:
-    """The atoms of a predicate that are questions about one plain column each, by its path."""
+    """Return the atoms of a predicate that are questions about one plain column each, by its path."""
     asked: dict[tuple[str, ...], list[tuple[Node, LeafQuestion]]] = {}
     if query.bound is None:
         return asked
@@ -117,7 +117,7 @@ def asked_of(query: FileQuery) -> Asked:
 def named_idx1(
     handle: FileHandle, query: FileQuery, asked: Asked, columns: Mapping[tuple[str, ...], str]
 ) -> Iterator[IndexSource]:
-    """The file's IDX1, for each of the caller's `columns` that the predicate asks something it can answer.
+    """Yield the file's IDX1, for each of the caller's `columns` that the predicate asks something it can answer.
 
     An IDX1 does not say which column it is of, so the caller does.
     """
@@ -135,7 +135,7 @@ def named_idx1(
 
 
 def labelled(handle: FileHandle, query: FileQuery, *, asked: Asked) -> Iterator[IndexSource]:
-    """The indexes of accel's table of contents, which names their columns, that can answer something of the predicate."""
+    """Yield the indexes of accel's table of contents, which names their columns, that can answer something of the predicate."""
     toc = handle.toc
     for ordinal, entry in enumerate(toc.entries if toc is not None else ()):
         here = [pair for path in entry.paths() for pair in asked.get(path, ())]
@@ -156,7 +156,7 @@ def labelled(handle: FileHandle, query: FileQuery, *, asked: Asked) -> Iterator[
 
 
 def unknown_kinds(handle: FileHandle, *, asked: Asked) -> Iterator[IndexFormatError]:
-    """An error for each kind, version and level of index over the columns in question that this process does not read."""
+    """Yield an error for each kind, version and level of index over the columns in question that this process does not read."""
     seen: set[tuple[str, int, str, tuple[str, ...]]] = set()
     for entry in handle.toc.entries if handle.toc is not None else ():
         what = (entry.kind, entry.version, entry.level, entry.column)
@@ -171,13 +171,13 @@ def unknown_kinds(handle: FileHandle, *, asked: Asked) -> Iterator[IndexFormatEr
 
 
 def _kind_of(entry: Entry) -> IndexKind | None:
-    """The kind of an index, where this process reads its version and its level."""
+    """Return the kind of an index, where this process reads its version and its level."""
     kind = find_kind(entry.kind, entry.version)
     return kind if kind is not None and entry.level in set(kind.levels) else None
 
 
 def _leaf_of(handle: FileHandle, query: FileQuery, path: tuple[str, ...]) -> int | None:
-    """The column of an index, which the predicate need not name where the index is of several."""
+    """Return the column of an index, which the predicate need not name where the index is of several."""
     leaves = query.filter_paths.get(path)
     if leaves is not None:
         return leaves[0]
@@ -190,7 +190,7 @@ def _leaf_of(handle: FileHandle, query: FileQuery, path: tuple[str, ...]) -> int
 def _conjunctions(
     node: Node, questions: Mapping[int, LeafQuestion]
 ) -> Iterator[tuple[Node, tuple[tuple[LeafQuestion, bool], ...]]]:
-    """Every AND of a tree that has two leaves or more among these, and with each whether it is to be true."""
+    """Yield every AND of a tree that has two leaves or more among these, and with each whether it is to be true."""
     match node:
         case AllOf():
             leaves = [
@@ -211,7 +211,7 @@ def _conjunctions(
 
 @dataclass(slots=True)
 class Embedded:
-    """The embedded indexes that a predicate can ask, of one file."""
+    """The embedded indexes of one file that can answer something of a predicate."""
 
     handle: FileHandle
     sources: list[IndexSource]
@@ -243,7 +243,7 @@ class Embedded:
         return any(source.level is Level.PAGE for source in self.sources)
 
     def answered(self, query: FileQuery) -> frozenset[int]:
-        """The columns for which an index of the pages of all row groups answers every atom."""
+        """Return the columns for which an index of the pages of all row groups answers every atom."""
         atoms = column_atoms(query.bound.root) if query.bound is not None else ()
         asked = Counter(
             query.filter_paths.get(query.bound.columns[node.column].path) for node in atoms if query.bound
@@ -257,8 +257,7 @@ class Embedded:
         )
 
     def wants(self, groups: Iterable[int], on_bad_index: OnBadIndex, *, most_bytes: int) -> list[Want]:
-        """What of these row groups' indexes the next round trip should bring: what the first read brought along,
-        and what is worth its bytes."""
+        """Return the index reads for the next round trip: those in the tail, and those that are worth their bytes."""
         wanted = set(groups)
         out: dict[ReadKey, Want] = {}
         for source in self.sources:
@@ -277,7 +276,7 @@ class Embedded:
         return list(out.values())
 
     def _places(self, source: IndexSource, groups: Iterable[int]) -> list[Want]:
-        """Where the pages are that an index speaks of in these row groups, if nobody else asked for that column's."""
+        """Return the offset indexes that an index of pages takes for these row groups, where they are missing."""
         if source.level is not Level.PAGE:
             return []
         chunks = self.handle.metadata.chunks
@@ -299,12 +298,12 @@ class Embedded:
         return [ByteRange(base + start, base + end) for start, end in sorted(spans)]
 
     def _pass_over(self, source: IndexSource, error: IndexFormatError, on_bad_index: OnBadIndex) -> None:
-        """Ask it nothing from now on."""
+        """Use the index no more."""
         self.handle.view.indexes[source.ordinal] = None
         on_bad_index(_at(error, self.handle, _name(source)))
 
     def learn(self, stash: Stash, on_bad_index: OnBadIndex) -> None:
-        """Take in what came; what does not verify is passed over from now on."""
+        """Parse the bytes that were read; an index that does not verify is passed over from now on."""
         for source in self.sources:
             every = range(self.handle.metadata.num_row_groups)
             places = [want for want in self._places(source, every) if want.key in stash]

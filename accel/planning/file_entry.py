@@ -100,7 +100,7 @@ class FileBlock:
 def match_selection(
     selection: Mapping[str, Mapping[int, RowSelection]], files: Sequence[FileEntry]
 ) -> dict[str, dict[int, RowSelection]]:
-    """The caller's own rows by the URLs of the files, which may have been named by their paths.
+    """Return the caller's own rows by the URLs of the files, which may have been named by their paths.
 
     Raises
     ------

@@ -162,18 +162,32 @@ def plan_file(
             on_bad_index(handle.bad_toc)
         tasks = yield from draft.in_parts(groups)
         tasks = yield from _look_up(lookup, tasks, draft=draft, plan=plan)
-        plan.remembered_groups = sum(
-            not certain and group in draft.matched and not (group in tasks and tasks[group].needs_filter)
-            for group, certain in groups
-        )
-        for group, task in tasks.items():
-            for reads in task.reads:
-                _check_chunk(handle, group, reads.column)
-        guesses = guess_shares(handle, query, tasks=list(tasks.values()), on_bad_index=on_bad_index)
-        plan.guessed, plan.sketched = guesses.guessed, guesses.sketched
-        for task in guesses.tasks:
-            plan.add(task, handle)
+        _settle(plan, tasks, groups=groups, draft=draft, on_bad_index=on_bad_index)
         return plan
+
+
+def _settle(
+    plan: FilePlan,
+    tasks: Mapping[int, ScanTask],
+    *,
+    groups: RemainingGroups,
+    draft: _Draft,
+    on_bad_index: OnBadIndex,
+) -> None:
+    """Check the tasks, estimate how selective their filter is, and count them in."""
+    handle = draft.handle
+    plan.remembered_groups = sum(
+        not certain and group in draft.matched and not (group in tasks and tasks[group].needs_filter)
+        for group, certain in groups
+    )
+    for group, task in tasks.items():
+        for reads in task.reads:
+            _check_chunk(handle, group, reads.column)
+    query = draft.task_file.query
+    guesses = guess_shares(handle, query, tasks=list(tasks.values()), on_bad_index=on_bad_index)
+    plan.guessed, plan.sketched = guesses.guessed, guesses.sketched
+    for task in guesses.tasks:
+        plan.add(task, handle)
 
 
 def _look_up(
@@ -220,9 +234,10 @@ def _report_misplaced(handle: FileHandle, query: FileQuery, on_bad_index: OnBadI
 def _check_selection(
     handle: FileHandle, task_file: TaskFile, selection: Mapping[int, RowSelection] | None
 ) -> None:
-    name = redact(task_file.url)
-    for group, rows in (selection or {}).items():
-        groups = handle.metadata.num_row_groups
+    if not selection:
+        return
+    name, groups = redact(task_file.url), handle.num_row_groups
+    for group, rows in selection.items():
         if not 0 <= group < groups:
             raise ValueError(f"selection names row group {group}; {name} has {groups}")
         if rows and int(rows.stops[-1]) > int(handle.metadata.group_rows[group]):

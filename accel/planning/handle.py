@@ -127,7 +127,7 @@ class _OfView(Generic[T]):
 
 
 class FileHandle:
-    """One version of one file, as far as it is known. Cached; it grows as scans read its indexes.
+    """One version of one file, opened. It is cached, and grows as scans read its indexes.
 
     Only the I/O loop touches it. Everything in it derives from the bytes of `id`, so it never changes to another
     version: a changed object gets a new handle.
@@ -169,7 +169,7 @@ class FileHandle:
             self.shared, self._view = metadata, FileView(metadata)
         else:
             self.shared, numbers = metadata.shared, metadata.numbers
-        # The garbage collector does not follow a tuple whose items it need not follow.
+        # The garbage collector does not track a tuple of objects that it does not track.
         self._packed: _Packed = (
             id.path,
             id.size,
@@ -187,7 +187,7 @@ class FileHandle:
 
     @property
     def id(self) -> ObjectId:
-        """Which version of which object."""
+        """The version of the object."""
         return ObjectId(*self._packed[:3])
 
     @property
@@ -302,7 +302,7 @@ class FileHandle:
         self.set_tail(b"".join((data, self.tail)), self.tail_start - len(data))
 
     def in_tail(self, wanted: ByteRange) -> memoryview | None:
-        """The bytes of a range, where the first read already brought them, else None."""
+        """Return the bytes of a range, where the first read already brought them, else None."""
         tail, tail_start = self.tail, self.tail_start
         start, end = wanted.start - tail_start, wanted.end - tail_start
         if start < 0 or end > len(tail):
@@ -310,12 +310,12 @@ class FileHandle:
         return memoryview(tail)[start:end]
 
     def index_region(self, most_bytes: int) -> ByteRange | None:
-        """The bytes from the first page index to the tail; None where there are none, or more than `most_bytes`."""
+        """Return the bytes from the first page index to the tail; None where there are none, or more than `most_bytes`."""
         start = self._page_indexes_start()
         return ByteRange(start, self.tail_start) if 0 < self.tail_start - start <= most_bytes else None
 
     def _page_indexes_start(self) -> int:
-        """Where the first page index is, or the footer where there is none."""
+        """Return where the first page index is, or the footer where there is none."""
         first = self._packed[_FOOTER_START]
         for name in ("offset_index_offset", "column_index_offset"):
             offset = self._column(name)
@@ -325,14 +325,14 @@ class FileHandle:
         return first
 
     def _column(self, name: str) -> Int64s:
-        """A column of the ChunkTable, without laying out the others."""
+        """Return a column of the ChunkTable, without laying out the others."""
         if self._view is None:
             return self.pack().column(name)
         found: Int64s = getattr(self._view.metadata.chunks, name)
         return found
 
     def suggested_tail_bytes(self) -> int:
-        """The suffix length that would have brought footer, page indexes and small embedded indexes at once."""
+        """Return the suffix length that would have brought footer, page indexes and small embedded indexes at once."""
         first = self._page_indexes_start()
         entries = self.toc.entries if self.toc is not None else ()
         offsets = [entry.offset for entry in entries]
@@ -343,7 +343,7 @@ class FileHandle:
         return self.size - min([first, *near])
 
     def _idx1_start(self) -> int | None:
-        """Where an `IDX1` index starts, if the file has one: a scan may name its column."""
+        """Return where an `IDX1` index starts, if the file has one: a scan may name its column."""
         if IDX1_KEY not in self.shared.key_value:
             return None
         from accel.format.embedded import idx1_range
@@ -408,7 +408,7 @@ class SharedStatistics:
                     handle.view.chunk_bounds.pop(leaf, None)
 
     def of(self, handle: FileHandle, leaf: int) -> Bounds | None:
-        """The bounds of one file's chunks."""
+        """Return the bounds of one file's chunks."""
         found = self.bounds.get(leaf)
         if found is None:
             return None
@@ -423,7 +423,7 @@ class SharedStatistics:
 
 
 def group_starts(handles: Sequence[FileHandle]) -> Int64s:
-    """The first row group of each file, where one file's row groups follow the other's."""
+    """Return the first row group of each file, where one file's row groups follow the other's."""
     counts = np.array([handle.num_row_groups for handle in handles], np.int64)
     starts: Int64s = np.cumsum(counts) - counts
     return starts

@@ -205,7 +205,7 @@ class _Question:
 
 @dataclass(slots=True)
 class Blooms:
-    """The blooms that a predicate can ask, over the row groups of one file."""
+    """The bloom filters of one file that can answer something of a predicate."""
 
     handle: FileHandle
     questions: list[_Question]
@@ -255,7 +255,7 @@ class Blooms:
         return list(wants.values())
 
     def learn(self, stash: Stash) -> list[IndexFormatError]:
-        """Take in what came; the errors of filters that are passed over from now on."""
+        """Parse the bytes that were read; return the errors of filters that are passed over from now on."""
         errors = []
         for key in sorted(stash, key=lambda k: k.ordinal):
             if key.kind is not Kind.BLOOM:
@@ -287,7 +287,7 @@ class Blooms:
         else:
             first, rest = divmod(key.ordinal - state.header.length, BLOCK_BYTES)
             if rest:
-                return  # asked for where a header of another length was expected
+                return  # requested when a header of another length was expected
         state.has_bits = state.has_bits or any(data)
         for number in range(len(data) // BLOCK_BYTES):
             state.blocks[first + number] = data[number * BLOCK_BYTES : (number + 1) * BLOCK_BYTES]
@@ -359,7 +359,7 @@ def _hashes(reading: BoundEncoding, values: list[Any] | None) -> tuple[tuple[int
 def _ranges(
     question: _Question, state: BloomState, header: BloomHeader | None, start: int
 ) -> Iterator[tuple[int, int]]:
-    """The bytes of a filter that answering the question still takes."""
+    """Yield the bytes of a filter that answering the question still takes."""
     if header is None:
         yield start, start + HEADER_BYTES
         return
@@ -382,7 +382,7 @@ def _ranges(
 def _more_blocks(
     state: BloomState, header: BloomHeader, start: int, number: int
 ) -> Iterator[tuple[int, int]]:
-    """The blocks around one that has no bit, where none that was met has: a filter that is empty throughout says
+    """Yield the blocks around one that has no bit, where none that was met has: a filter that is empty throughout says
     nothing, however it came about."""
     count = min(_SMALL // BLOCK_BYTES, header.num_blocks)
     if len(state.blocks) >= count:
@@ -414,7 +414,7 @@ class _Column:
 
 @dataclass(slots=True)
 class Dictionaries:
-    """The dictionaries that a predicate can ask, over the row groups of one file."""
+    """The dictionaries of one file that can answer something of a predicate."""
 
     handle: FileHandle
     columns: list[_Column]
@@ -429,7 +429,7 @@ class Dictionaries:
         nodes: dict[int, list[Node]] = {}
         for ordinal, node in single_column_parts(query.bound.root):
             nodes.setdefault(ordinal, []).append(node)
-        # Not of a struct of one field: that is null in other rows than its field.
+        # A struct of one field is excluded: it is null in other rows than its field.
         plain = {path: leaf for path, leaf, _ in query.prunable}
         columns = []
         for ordinal, asked in nodes.items():
@@ -438,7 +438,7 @@ class Dictionaries:
             if leaf is None:
                 continue
             throughout = (chunks.plain_pages[:, leaf] == 0) & (chunks.dictionary_pages[:, leaf] > 0)
-            # Decoded as they are, INT96 entries may have wrapped around: decode/instants.py sees to that elsewhere.
+            # Decoded as they are, INT96 entries may have wrapped around: decode/instants.py handles that when pages are read.
             schema = handle.metadata.schema
             if schema.elements[schema.leaves[leaf].element].physical is Physical.INT96:
                 continue
@@ -447,7 +447,7 @@ class Dictionaries:
         return cls(handle, columns, read) if columns else None
 
     def wants(self, drafts: Mapping[int, ScanTask]) -> list[Want]:
-        """The dictionaries that cost less than they may save."""
+        """Return the dictionaries that cost less than they may save."""
         wants = []
         for group, column, place in self._places(drafts):
             if (group, column.leaf) in self.handle.view.dictionaries:
@@ -459,8 +459,7 @@ class Dictionaries:
         return wants
 
     def _is_dense(self, group: int, column: _Column, place: ByteRange) -> bool:
-        """Whether a dictionary is about as long as the range of its whole numbers is wide: it lists nearly all of them,
-        and has next to nothing to say that the range does not."""
+        """Whether a dictionary of integers lists nearly all of its range, and so excludes next to nothing more."""
         bounds = self.handle.view.chunk_bounds.get(column.leaf)
         if bounds is None or bounds.domain is not Domain.INTEGER:
             return False
@@ -481,7 +480,7 @@ class Dictionaries:
                     codec = int(metadata.chunks.codec[group, column.leaf])
                     values = self.read(page, codec, element, column.column.type)
                 except AccelError:
-                    continue  # reading the pages will say what is wrong
+                    continue  # reading the pages raises the error
                 if values.nbytes <= _MOST_CACHED_DICTIONARY:
                     cached[group, column.leaf] = values
             if values is None:

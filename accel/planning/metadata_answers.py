@@ -61,7 +61,7 @@ class _Unit:
 
 @dataclass(slots=True)
 class _Found:
-    """What was found for the tasks of a file."""
+    """The sources of the figures for the tasks of a file, and the figures that were chosen."""
 
     columns: list[LeafMeasure]
     by_rows: list[int]
@@ -95,7 +95,7 @@ def answer_tasks(
     probe_min_bytes : int
         Figures are asked for when what they may save is more, or when nothing would be left to read.
     on_bad_index : callable
-        Told of each index that does not verify; it may raise.
+        Called with each index that does not verify; it may raise.
     """
     if not tasks:
         return MetadataAnswer([], tuple(Tally() for _ in aggregates.measures))
@@ -131,7 +131,7 @@ def narrow_tasks(tasks: Sequence[ScanTask], aggregates: Aggregates) -> MetadataA
 
 
 def _place(file: TaskFile, aggregates: Aggregates) -> _Found:
-    """Where one file has the columns."""
+    """Find the columns of the measures in one file."""
     found = _Found([], [], {}, [], [])
     schema = file.schema
     for ordinal, measure in enumerate(aggregates.measures):
@@ -196,13 +196,13 @@ def _choose(
 
 
 def _inside(rows: Int64s, sure: RowSelection) -> Bools:
-    """Which units, one after the other from row 0, hold none but selected rows."""
+    """Return which units, one after the other from row 0, hold none but selected rows."""
     stops = np.cumsum(rows)
     return _covered(sure, stops - rows, stops) & (rows > 0)
 
 
 def _covered(rows: RowSelection, starts: Int64s, stops: Int64s) -> Bools:
-    """Which of the spans `starts[i]..stops[i]` are selected entirely."""
+    """Return which of the spans `starts[i]..stops[i]` are selected entirely."""
     if not rows:
         return np.zeros(len(starts), bool)
     at = np.searchsorted(rows.starts, starts, side="right") - 1
@@ -218,7 +218,7 @@ def _worth_fetching(
     complete: bool,
     probe_min_bytes: int,
 ) -> list[Want]:
-    """The figures to fetch: those that the first read brought along, and the others if they pay together."""
+    """Return the figures to fetch: those that the first read brought along, and the others if they pay together."""
     wanted: dict[ByteRange, Want] = {}
     saved = 0
     for column in found.columns:
@@ -237,7 +237,7 @@ def _worth_fetching(
 
 
 def _savable(task: ScanTask, leaf: int) -> int:
-    """Bytes of a leaf that need not be read if all rows that are known to match are answered."""
+    """Return the bytes of a leaf that need not be read if all rows that are known to match are answered."""
     total = 0
     for reads in task.reads:
         if reads.column == leaf and reads.whole:
@@ -328,7 +328,7 @@ class RemainingReads:
         return read
 
     def file(self, task: ScanTask, measures: tuple[int, ...]) -> TaskFile:
-        """The task's file, with the columns of these measures as its output, and those that take no reading."""
+        """Return the task's file, with the columns of these measures as its output, and those that take no reading."""
         file = self._files.get(measures)
         if file is None:
             file = replace(task.file, query=self._query(task.file, measures))
@@ -365,7 +365,7 @@ def _listed(ordinals: Sequence[int]) -> str:
 def remaining_tasks(
     leftover: RemainingReads, task: ScanTask, *, read: Mapping[int, RowSelection]
 ) -> list[ScanTask]:
-    """The tasks that read, for each measure, the rows in `read`; every row in doubt is among them."""
+    """Return the tasks that read, for each measure, the rows in `read`; every row in doubt is among them."""
     out = []
     for measures, rows in _split(task, read).items():
         file = leftover.file(task, measures)
@@ -387,7 +387,7 @@ def remaining_tasks(
 
 
 def _split(task: ScanTask, read: Mapping[int, RowSelection]) -> dict[tuple[int, ...], RowSelection]:
-    """The rows to read, by the measures that they are read for."""
+    """Return the rows to read, by the measures that they are read for."""
     doubtful = task.rows.without(task.sure, task.num_rows)
     if not read:
         return {(): doubtful} if doubtful else {}

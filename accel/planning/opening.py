@@ -23,19 +23,19 @@ _TAIL = 8
 
 LEAST_TAIL = 128 << 10
 """No less of a file's end is worth a request of its own, in bytes."""
-# Less than what `Network` learns bandwidth from: for that it is too short.
+# Less than the shortest read that `Network` learns bandwidth from.
 MOST_TAIL = 448 << 10
 # Page indexes grow with the data: pages of 20,000 rows, or of 64 KiB, take from 1/650 to 1/1200 of it.
 _TAIL_SHARE = 512
 
 
 def first_tail_bytes(size: int | None, worth: int) -> int:
-    """How much of a file's end to ask for first, where nothing is known of its like.
+    """Return how many bytes of a file's end to request first, where no hint was learned.
 
     Parameters
     ----------
     size : int or None
-        Of the file, where a listing or a table has told.
+        The size of the file, where a listing or a table gives it.
     worth : int
         Bytes that lengthen the wait for the answer so little that they may come unasked.
     """
@@ -138,14 +138,14 @@ def _find_footer(tail: Tail, path: str, max_footer_bytes: int) -> int:
 def _parse(
     footer: bytes, size: int, start: int, shared: Callable[[ParquetSchema], ParquetSchema] | None
 ) -> FileMetadata:
-    """A footer parsed by itself."""
+    """Parse one footer."""
     metadata = parse_footer(footer, file_size=size, footer_start=start)
     schema = metadata.schema if shared is None else shared(metadata.schema)
     return metadata if schema is metadata.schema else replace(metadata, schema=schema)
 
 
 def footer_in(tail: Tail, most: int) -> FooterBytes | None:
-    """The footer of a file, where its end holds all of it and it has no more than `most` bytes."""
+    """Return the footer of a file, where its end holds all of it and it has no more than `most` bytes."""
     data, size = tail.data, tail.size
     if len(data) < _TAIL + 4 or data[-4:] != MAGIC:
         return None

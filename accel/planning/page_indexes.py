@@ -127,7 +127,7 @@ def _undivided(
 
 
 def _chunk_bytes(handle: FileHandle, groups: Sequence[int], leaves: Sequence[int]) -> int:
-    """The compressed bytes of the chunks of some leaves in some row groups."""
+    """Return the compressed bytes of the chunks of some leaves in some row groups."""
     return int(handle.metadata.chunks.compressed[np.ix_(groups, leaves)].sum())
 
 
@@ -137,7 +137,7 @@ def _weight(handle: FileHandle, group: int, leaf: int) -> int:
 
 
 def index_want(chunks: ChunkTable, kind: Kind, group: int, leaf: int) -> list[Want]:
-    """One half of a chunk's page index, as one want; none where the file has none."""
+    """Return one half of a chunk's page index, as one want; none where the file has none."""
     if kind is Kind.COLUMN_INDEX:
         offset, length = chunks.column_index_offset[group, leaf], chunks.column_index_length[group, leaf]
     else:
@@ -232,13 +232,13 @@ def locate_pages(
     chunk : memoryview
         All bytes of the column chunk, its dictionary page included.
     start : int
-        Where it begins in the file.
+        The place of the chunk in the file.
     num_rows : int
-        Of the row group.
+        The rows of the row group.
     num_values : int
-        Of the chunk.
+        The values of the chunk.
     max_repetition : int
-        Of the leaf. Inside a list pages of version 1 do not say how many rows they hold.
+        The maximum repetition level of the leaf. Inside a list pages of version 1 do not say how many rows they hold.
 
     Returns
     -------
@@ -278,7 +278,7 @@ def _begin_with_rows(chunk: memoryview, pages: PageTable, max_repetition: int) -
 
 
 def page_reads(leaf: LeafReads, index: OffsetIndex, *, rows: RowSelection, num_rows: int) -> LeafReads:
-    """The reads of a whole chunk, as reads of its pages."""
+    """Return the reads of a whole chunk, as reads of its pages."""
     ordinal, first_row, stop_row, keep = pages_holding(index.first_row, leaf.reach(rows), num_rows)
     first_page = int(index.offset[0])
     return replace(

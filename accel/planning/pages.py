@@ -36,11 +36,11 @@ __all__ = [
     "piece_wants",
 ]
 
-# A piece of more columns than this is larger, as far as memory allows, so that what it wants of each is worth a request.
+# A piece of more columns is larger, as far as memory allows, so that its pages of each column are worth a request.
 _COLUMNS = 96
 # A piece of a scan with a limit is no larger.
 _LIMITED_BYTES = MIB
-# Pages that follow each other are wanted together up to about so many bytes: no request is cut to less.
+# Adjacent pages form one range up to about so many bytes: no request is cut to less.
 _LONG_RUN = 512 << 10
 READABLE_CODECS = frozenset(Codec) - {Codec.LZO}
 """The codecs whose pages can be decoded."""
@@ -76,7 +76,7 @@ class LeafReads:
     stop_row: Int64s
     total_pages: int
     """Data pages of the chunk; 0 where there is no offset index and the chunk is read whole."""
-    # Asked for dozens of times a lookup.
+    # It is read dozens of times in a lookup.
     whole: bool = field(init=False)
     """No offset index: the chunk is read and decoded as one."""
     nbytes: int = field(init=False)
@@ -91,7 +91,7 @@ class LeafReads:
         object.__setattr__(self, "weight", max(1.0, self.expansion / DECODED_SHARE))
 
     def reach(self, rows: RowSelection) -> RowSelection:
-        """The rows whose pages it takes to read these. Inside a list one more after each run of them: where it begins a
+        """Return the rows whose pages it takes to read these. Inside a list one more after each run of them: where it begins a
         page, that page shows whether the row before it was at its end."""
         return rows.grown() if self.max_repetition else rows
 
@@ -201,7 +201,7 @@ class PieceSize:
         return cls(min(options.cut_bytes, _LIMITED_BYTES))
 
     def of(self, columns: int) -> int:
-        """Bytes of a piece of so many columns."""
+        """Return the bytes of a piece of so many columns."""
         return max(self.usual, min(self.usual * columns // _COLUMNS, self.most))
 
 
@@ -212,7 +212,7 @@ class Piece:
     rows: RowSelection
     """Rows to hand out, filter permitting."""
     sure: RowSelection
-    """Those of them that are known to match."""
+    """The rows among them that are sure to match."""
     leaves: tuple[PieceLeaf, ...]
     start: int
     stop: int
@@ -357,12 +357,12 @@ _WIDTHS = {
 
 
 def level_bytes(leaf: Leaf) -> int:
-    """Bytes that pyarrow holds of a value's levels while it decodes the column."""
+    """Return the bytes that pyarrow holds of a value's levels while it decodes the column."""
     return _LEVEL_BYTES * ((leaf.max_definition > 0) + (leaf.max_repetition > 0))
 
 
 def decoded_bytes(metadata: FileMetadata, row_group: int, leaf: int) -> int:
-    """Bytes of a chunk in Arrow. Of dictionary-encoded texts only newer writers tell how long they are.
+    """Return the bytes of a chunk in Arrow. Of dictionary-encoded texts only newer writers tell how long they are.
 
     Levels are there for one column at a time: those of lists count, of which a row may have any number.
     """
@@ -381,7 +381,7 @@ def decoded_bytes(metadata: FileMetadata, row_group: int, leaf: int) -> int:
 DICTIONARY_ENCODINGS = (1 << Encoding.PLAIN_DICTIONARY) | (1 << Encoding.RLE_DICTIONARY)
 """Their bits among `ChunkTable.encodings`."""
 _NOTHING = np.empty(0, np.int64)
-# Ways in which the chunks of a row group are cut into pages, as far as they are remembered.
+# The most page layouts of one row group that are remembered.
 _MOST_SHAPES = 8
 
 

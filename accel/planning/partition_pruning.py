@@ -76,7 +76,7 @@ class PartitionValues:
         return found
 
     def of(self, file: FileEntry, question: Question) -> Mapping[str, pa.Scalar]:
-        """The values of a file, in the data set's types.
+        """Return the values of a file, in the data set's types.
 
         Raises
         ------
@@ -103,7 +103,7 @@ def _excludes(where: Expr | None, values: Mapping[str, pa.Scalar], terms: _Terms
     try:
         return not bool(partition_evidence(where, values, terms=terms).may_true[0])
     except AccelError:
-        # Not comparable with the partition's type: the full binding says so, or a column of the file is meant.
+        # The types are not comparable: binding raises it later, unless a column of the file is meant.
         return False
 
 
@@ -139,7 +139,7 @@ def partition_evidence(
                     total = total & part if isinstance(node, e.And) else total | part
                 return total
             case _:
-                # What may be a field of the files is no partition column before their schema is known.
+                # Before the schema of the files is settled, a path into structs is no partition column.
                 tops = [column.top_level for column in e.columns_of(node)]  # type: ignore[arg-type]
                 names = [name for name in tops if name is not None and name in partition]
                 if len(names) < len(tops):

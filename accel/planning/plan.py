@@ -62,14 +62,14 @@ def predict_task(
     missing: Callable[[Want], ByteRange | None],
     two_phases: bool,
 ) -> TaskIO:
-    """The requests of a task, by the same functions that will make them.
+    """Return the requests of a task, by the same functions that will make them.
 
     Parameters
     ----------
     have_dictionary : collection of ReadKey
         Dictionary pages that are cached.
     missing : callable
-        What of a want has to be asked for.
+        Returns the part of a want that has to be requested.
     two_phases : bool
         The filter's columns come first: what the others ask for is then the most that it can be, in bytes.
     """
@@ -91,7 +91,7 @@ def predict_pieces(
     merging: Merging,
     missing: Callable[[Want], ByteRange | None],
 ) -> TaskIO:
-    """The requests of pieces of several tasks of a file that are fetched together: see `predict_task`."""
+    """Return the requests of pieces of several tasks of a file that are fetched together: see `predict_task`."""
     prediction = _Prediction(set(have_dictionary), merging, missing)
     prediction.trips = prediction.take(pieces)
     for task, piece in pieces:
@@ -110,7 +110,7 @@ class _Prediction:
         self._late: dict[ReadKey, int] = {}
 
     def take(self, pieces: Iterable[tuple[ScanTask, Piece]]) -> int:
-        """Add what is fetched at once, and give the round trips that this takes: one or none."""
+        """Add the requests of pieces that are fetched at once; return the round trips that they take: one or none."""
         remote: list[Want] = []
         for task, piece in pieces:
             pages, dictionaries = piece_wants(
@@ -145,7 +145,7 @@ class _Prediction:
 
 
 def _waves(task: ScanTask, piece: Piece) -> tuple[Piece, ...]:
-    """What is fetched together: of a task that is cut when its whole chunks came, these first."""
+    """Return the parts of a piece that are fetched together: whole chunks that are cut after fetching come first."""
     if not task.cut_when_read:
         return (piece,)
     whole = tuple(part for part in piece.leaves if part.reads.whole)
@@ -180,16 +180,16 @@ class Explain:
     row_groups: tuple[int, int]
     """Remaining and all row groups of the files that were opened."""
     pages: tuple[int, int]
-    """Of the columns that are read, in the row groups that remain; of chunks that are read whole, none."""
+    """The pages of the columns that are read, in the row groups that remain, without chunks that are read whole."""
     rows: tuple[int, int]
     rows_sure: int
-    """Rows that are known to match before anything of them is read: by statistics, or from an earlier scan."""
+    """Rows that match by statistics, or by an earlier scan, before they are read."""
     rows_from_metadata: int = 0
-    """Rows that an aggregate takes in without anything of them being read."""
+    """Rows that an aggregate answers without reading them."""
     levels: tuple[RequestLevel, ...]
     """The steps in their order: "listing", "catalog" where there is one, "metadata", "indexes", "data"."""
     notes: tuple[str, ...] = ()
-    """What the prediction depends on, and what an estimate decided."""
+    """The conditions of the prediction, and the decisions that an estimate made."""
     analyzed: Mapping[str, object] | None = None
     """The counts of a real run, for `explain(analyze=True)`."""
 
@@ -294,7 +294,7 @@ class Plan:
         return cls(tasks, schema=schema)
 
     def to_arrow(self) -> pa.Table:
-        """One row a task, of `accel.spark.TASK_SCHEMA`'s columns."""
+        """Return one row a task, of `accel.spark.TASK_SCHEMA`'s columns."""
         from accel.planning.task_arrow import TASK_ARROW_SCHEMA
 
         schema = TASK_ARROW_SCHEMA.with_metadata({"accel.schema": self.schema.serialize().to_pybytes()})
@@ -327,7 +327,7 @@ class Plan:
         self._explained = explained if isinstance(explained, Explain) else None
 
     def explain(self) -> Explain:
-        """What planning did, and what scanning the plan would ask for, as things stood when this was first called.
+        """Explain what planning did and what scanning the plan would request, as of the first call.
 
         Raises
         ------

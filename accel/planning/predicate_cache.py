@@ -25,7 +25,7 @@ class Evaluation:
     tested: RowSelection
     """Rows that the predicate was evaluated on."""
     matched: RowSelection
-    """Those of them that match."""
+    """The tested rows that match."""
 
     @property
     def nbytes(self) -> int:

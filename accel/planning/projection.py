@@ -15,6 +15,7 @@ from accel.format.model import INT96_UNIT, Leaf, ParquetSchema, Physical, Schema
 
 __all__ = [
     "field_leaves",
+    "find_type",
     "has_instants",
     "indexed_as_read",
     "int96_unit",
@@ -29,7 +30,7 @@ __all__ = [
     "zoned_schema",
 ]
 
-# What was settled last, by the schema object and the columns: lookups in a file ask for the same again and again.
+# The schemas settled last, by the schema object and the columns: repeated lookups share them.
 _MOST_SETTLED = 16
 _settled: dict[object, tuple[pa.Schema, pa.Schema, pa.Schema]] = {}
 
@@ -37,14 +38,16 @@ _settled: dict[object, tuple[pa.Schema, pa.Schema, pa.Schema]] = {}
 def settle_schemas(
     schema: pa.Schema, columns: tuple[str, ...] | None, *, alone: bool, folded: bool = False
 ) -> tuple[pa.Schema, pa.Schema]:
-    """The schema of a data set, without metadata, and that of its result: see `project_schema`.
+    """Return the schema of a data set, without metadata, and that of its result: see `project_schema`.
 
     With `folded` the result is not handed out, and may have several columns of a name: aggregates name those that they
     take. Unless it is that of the one file of the data set, which is `alone`, any column may be null, as another file may lack
     it or not require it. The same object and columns give the same objects.
     """
     named = columns is None or all(isinstance(name, str) for name in columns)
-    key = (id(schema), columns, alone, folded) if named else None  # what names no column is refused below
+    key = (
+        (id(schema), columns, alone, folded) if named else None
+    )  # names that are no strings are refused below
     found = _settled.get(key)
     if found is None:
         whole = schema if alone else _nullable_schema(schema)
@@ -72,7 +75,7 @@ def _nullable(field: pa.Field) -> pa.Field:
 
 
 def type_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
-    """The type of the field that a path leads to, through structs; of several of one name the first."""
+    """Return the type of the field that a path leads to, through structs; of several of one name the first."""
     kind = schema.field(schema.get_all_field_indices(path[0])[0]).type
     for name in path[1:]:
         kind = kind.field(name).type
@@ -80,7 +83,7 @@ def type_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
 
 
 def split_name(name: str, schema: pa.Schema) -> tuple[str, ...]:
-    """A column name as a path: an exact top-level name wins over a dotted path into structs.
+    """Split a column name into a path: an exact top-level name wins over a dotted path into structs.
 
     Raises
     ------
@@ -150,7 +153,7 @@ def _find(name: str, schema: pa.Schema) -> tuple[str, ...] | None:
     for cut in range(len(parts) - 1, 0, -1):
         head = ".".join(parts[:cut])
         index = schema.get_field_index(head)
-        if index >= 0 and _has_path(schema.field(index).type, tuple(parts[cut:])):
+        if index >= 0 and find_type(schema.field(index).type, parts[cut:]) is not None:
             return (head, *parts[cut:])
     return None
 
@@ -160,19 +163,18 @@ def _some(names: Sequence[str]) -> str:
     return shown + (f" and {len(names) - 12} more" if len(names) > 12 else "") if names else "no columns"
 
 
-def _has_path(kind: pa.DataType, path: tuple[str, ...]) -> bool:
+def find_type(kind: pa.DataType, path: Sequence[str]) -> pa.DataType | None:
+    """Return the type of the field that a path through structs leads to, if there is one, and one only."""
     for name in path:
-        if not pa.types.is_struct(kind):
-            return False
-        index = kind.get_field_index(name)
+        index = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
         if index < 0:
-            return False
+            return None
         kind = kind.field(index).type
-    return True
+    return kind
 
 
 def project_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
-    """The schema of a scan's result: `columns` in the order asked for, None for all.
+    """Return the schema of a scan's result: `columns` in the order asked for, None for all.
 
     Several dotted paths into one top-level column give that column once, holding just what was named,
     in the file's order. Metadata stay: what pandas notes there makes its types and its index again.
@@ -223,7 +225,7 @@ def _others(names: Sequence[str]) -> str:
 
 
 def match_fields(fields: pa.StructType, among: pa.StructType) -> list[int]:
-    """The place of each field of a struct among those of another, by its name; -1 where that lacks it.
+    """Return the place of each field of a struct among those of another, by its name; -1 where that lacks it.
 
     Of several fields of one name the first goes with the first, and so on.
     """
@@ -239,7 +241,7 @@ def match_fields(fields: pa.StructType, among: pa.StructType) -> list[int]:
 
 
 def narrow_type(kind: pa.DataType, paths: Sequence[tuple[str, ...]]) -> pa.DataType:
-    """The type cut down to the struct fields that these paths lead to, in its own order; `()` is all of it."""
+    """Return the type cut down to the struct fields that these paths lead to, in its own order; `()` is all of it."""
     if () in paths:
         return kind
     fields = []
@@ -271,7 +273,7 @@ def _children(schema: ParquetSchema, element: int) -> list[int]:
 
 
 def field_leaves(schema: ParquetSchema, arrow: pa.Schema, name: str, wanted: pa.DataType) -> list[int]:
-    """The leaves of top-level column `name` that a result of type `wanted` takes.
+    """Return the leaves of top-level column `name` that a result of type `wanted` takes.
 
     A struct's children are matched by name; where none of those wanted is in the file, its first leaf
     stands in, for the struct's own nulls. Lists and maps are taken whole.
@@ -293,7 +295,7 @@ def _leaves(schema: ParquetSchema, element: int, have: pa.DataType, wanted: pa.D
 def leaves_type(
     schema: ParquetSchema, element: int, have: pa.DataType, *, leaves: Collection[int]
 ) -> pa.DataType:
-    """The type of a column, or of what lies in one, cut down to some of its leaves: structs keep the children that have
+    """Return the type of a column, or of what lies in one, cut down to some of its leaves: structs keep the children that have
     one, and lose an extension type around them.
 
     Raises
@@ -316,7 +318,7 @@ def leaves_type(
 
 
 def path_leaves(schema: ParquetSchema, arrow: pa.Schema, *, path: tuple[str, ...]) -> list[int] | None:
-    """The leaves below a path through structs, or None where the file has no such column."""
+    """Return the leaves below a path through structs, or None where the file has no such column."""
     index = arrow.get_field_index(path[0])
     if index < 0:
         return None
@@ -338,12 +340,12 @@ def has_instants(schema: ParquetSchema, leaves: Sequence[int]) -> bool:
 
 
 def int96_unit(schema: ParquetSchema, arrow: pa.Schema) -> str:
-    """What the INT96 columns of a file are read to, by its Arrow schema: "us", else "ns".
+    """Return the unit that the INT96 columns of a file are read to by its Arrow schema: "us", else "ns".
 
     Parameters
     ----------
     arrow : pyarrow.Schema
-        Of the same columns, all leaves of each.
+        The Arrow schema of the same columns, with all leaves of each.
     """
     if not has_instants(schema, range(len(schema.leaves))):
         return INT96_UNIT
@@ -354,15 +356,14 @@ def int96_unit(schema: ParquetSchema, arrow: pa.Schema) -> str:
 
 
 def indexed_as_read(element: SchemaElement, kind: pa.DataType) -> bool:
-    """Whether indexes of a column tell of it in the type that it is read to: of INT96 they tell nanoseconds."""
+    """Whether indexes of a column are in the type that it is read to: those of INT96 are in nanoseconds."""
     if element.physical is not Physical.INT96:
         return True
     return bool(pa.types.is_timestamp(kind) and kind.unit == INT96_UNIT)
 
 
 def zoned_schema(schema: ParquetSchema, arrow: pa.Schema) -> pa.Schema | None:
-    """`arrow`, whose INT96 timestamps have a zone: they are instants in UTC, of which Arrow is not told. None where
-    there are none."""
+    """Return `arrow` with a zone on its INT96 timestamps, which are instants in UTC; None where there are none."""
     if not has_instants(schema, range(len(schema.leaves))):
         return None
     physical = iter([schema.elements[leaf.element].physical for leaf in schema.leaves])

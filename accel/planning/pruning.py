@@ -41,7 +41,7 @@ RemainingGroups: TypeAlias = "Sequence[tuple[int, bool]]"
 
 _ColumnBounds: TypeAlias = "dict[tuple[str, ...], Bounds]"
 
-# Longer footers, in bytes, are not copied to be read together with others.
+# Longer footers, in bytes, are not copied to be pruned together with others.
 _LONGEST_FOOTER = 64 * 1024
 
 
@@ -49,7 +49,7 @@ _LONGEST_FOOTER = 64 * 1024
 
 
 def group_bounds(handle: FileHandle, leaf: int, *, kind: pa.DataType) -> Bounds:
-    """The statistics of one column, by row group."""
+    """Return the statistics of one column, by row group."""
     view = handle.view
     bounds = view.chunk_bounds.get(leaf)
     if bounds is None:
@@ -61,7 +61,7 @@ def group_bounds(handle: FileHandle, leaf: int, *, kind: pa.DataType) -> Bounds:
 
 
 def prune_row_groups(handle: FileHandle, query: FileQuery) -> npt.NDArray[np.int8]:
-    """One `Verdict` a row group, from chunk statistics and constants."""
+    """Return one `Verdict` a row group, from chunk statistics and constants."""
     metadata = handle.metadata
     if query.bound is None:
         return np.full(metadata.num_row_groups, Verdict.ALL, np.int8)
@@ -77,7 +77,7 @@ def excluded_files(handles: Sequence[FileHandle], query: FileQuery) -> list[bool
     handles : sequence of FileHandle
         Files of the schema that `query` was compiled for.
     query : FileQuery
-        The same for all of them, constants included.
+        The compiled question of all these files, constants included.
     """
     excluded = [query.bound is not None and not handle.num_row_groups for handle in handles]
     if query.bound is None:
@@ -127,7 +127,7 @@ def _excluded(handles: Sequence[FileHandle], query: FileQuery) -> list[bool]:
         packed = [handle.pack() for handle in handles]
         found = {leaf: joined_chunk_bounds(packed, leaf, arrow_type=kind) for leaf, kind in missing.items()}
         if any(b.domain is Domain.INTEGER and b.lower.dtype == object for b in found.values()):
-            # A file has integers that fit no fixed width: each file is judged with the width of its own.
+            # The integers of a file fit no fixed width: each file is pruned by itself, in its own width.
             return [verdict for handle in handles for verdict in _excluded([handle], query)]
         by_leaf = by_leaf | found
     if statistics is None:
@@ -142,7 +142,7 @@ def _excluded(handles: Sequence[FileHandle], query: FileQuery) -> list[bool]:
 
 
 def _judge(query: FileQuery, bounds: _ColumnBounds, rows: Int64s) -> npt.NDArray[np.int8]:
-    """One `Verdict` for each of some row groups, whichever files they are of."""
+    """Return one `Verdict` for each of some row groups, whichever files they are of."""
     if query.bound is None:
         raise TypeError("there is no predicate")
     _add_constants(bounds, query, rows)
@@ -165,12 +165,12 @@ def _add_constants(bounds: _ColumnBounds, query: FileQuery, rows: Int64s) -> Non
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PageVerdicts:
-    """What page bounds prove for the rows of one row group."""
+    """The rows of one row group that page bounds leave."""
 
     rows: RowSelection
     """Rows that may match."""
     sure: RowSelection
-    """Those of them that are known to match."""
+    """The rows among them that are sure to match."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,7 +186,7 @@ class _Stretches:
 def prune_pages(
     handle: FileHandle, query: FileQuery, *, groups: Sequence[int], evidence: IndexStatements
 ) -> list[PageVerdicts]:
-    """Which rows of some row groups may match, from the column indexes in memory and the evidence of other indexes.
+    """Return which rows of some row groups may match, from the column indexes in memory and the evidence of other indexes.
 
     Pages of different columns do not align, so the rows are cut wherever any of them starts a page,
     and each stretch is judged by the bounds of the pages that it lies in.
@@ -259,7 +259,7 @@ def _cut(handle: FileHandle, query: FileQuery, row_group: int, evidence: IndexSt
 def bounds_of_pages(
     handle: FileHandle, leaf: int, *, kind: pa.DataType, row_group: int
 ) -> tuple[Int64s, Bounds] | None:
-    """Where the pages of one chunk start, and their bounds by the column index.
+    """Return where the pages of one chunk start, and their bounds by the column index.
 
     None where the column index or the offset index is not in memory.
     """

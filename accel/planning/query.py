@@ -95,7 +95,7 @@ class _Compiled:
         self._found[id(file_schema)] = (file_schema, arrow_schema, query)
 
     def pickled(self, bound: Bound) -> bytes:
-        """One of its predicates, which may be long and is mostly the last one again."""
+        """Return one of its predicates, which may be long and is mostly the last one again."""
         if self._pickled is None or self._pickled[0] is not bound:
             import pickle
 
@@ -103,7 +103,7 @@ class _Compiled:
         return self._pickled[1]
 
     def mark(self, where: Expr | None) -> int | None:
-        """The hash of its predicate; None for one that is too long to be looked at once more."""
+        """Return the hash of its predicate; None for one that is too long to be looked at once more."""
         if self._mark is None:
             self._mark = (None if where is not None and _is_long(where) else hash(where),)
         return self._mark[0]
@@ -121,7 +121,7 @@ def _is_long(where: Expr) -> bool:
 def constant_fields(
     question: Question, names: Sequence[str], *, partition: Sequence[object]
 ) -> dict[str, pa.Scalar]:
-    """The partition columns' values of one file, as scalars of the data set's types."""
+    """Return the partition columns' values of one file, as scalars of the data set's types."""
     out: dict[str, pa.Scalar] = {}
     for name, value in zip(names, partition, strict=True):
         if name in question.partition_names:
@@ -215,8 +215,8 @@ def _compile(question: Question, file_schema: ParquetSchema, arrow_schema: pa.Sc
 def _check_filter(
     where: Expr, question: Question, file: pa.Schema, *, url: str, zoned: pa.Schema | None
 ) -> None:
-    """Raise SchemaMismatchError where a column of the predicate could not come out: what is counted by the file's own
-    type, beside which a literal may mean another thing, is not what a table would hold."""
+    """Raise SchemaMismatchError where a column of the predicate does not widen: beside the file's own type a literal
+    may mean something else than in the result."""
     from accel.planning.conform import check_paths, check_variants
 
     bound = question.compiled.bound
@@ -230,7 +230,7 @@ def _check_filter(
 def _bind(
     where: Expr, question: Question, file: pa.Schema | None
 ) -> tuple[Bound, Mapping[tuple[str, ...], pa.DataType]]:
-    """The predicate for a file, whose columns are given where they are not the data set's; and those of them that are
+    """Return the predicate for a file, whose columns are given where they are not the data set's; and those of them that are
     conformed first."""
     from accel.predicate.bind import bind
 
@@ -251,7 +251,7 @@ class _Result:
     """The file's columns that are meant."""
     names: frozenset[str]
     same: bool
-    """The file has the data set's columns, all of them and of its types."""
+    """Whether the file has all columns of the data set, in its types."""
     leaves: tuple[int, ...]
     constants: Mapping[str, pa.Scalar]
 

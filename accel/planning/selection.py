@@ -47,20 +47,20 @@ class RowSelection:
 
     @classmethod
     def from_mask(cls, mask: Bools) -> RowSelection:
-        """The set positions of a boolean array."""
+        """Return the set positions of a boolean array."""
         edges = _run_edges(mask)
         return cls(edges[::2].astype(np.int64), edges[1::2].astype(np.int64))
 
     @classmethod
     def from_units(cls, first_rows: Int64s, num_rows: int, *, keep: Bools) -> RowSelection:
-        """The rows of the units (pages) that are kept; unit i ends where unit i + 1 starts."""
+        """Return the rows of the units (pages) that are kept; unit i ends where unit i + 1 starts."""
         edges = _run_edges(keep)
         if not len(edges):
             return cls.none()
         begins, ends = edges[::2], edges[1::2]
         starts = first_rows[begins]
         stops = np.append(first_rows, num_rows)[ends]
-        # Units without rows are possible; what they leave is not as it should be.
+        # Units without rows are possible, and leave empty or touching ranges.
         if np.count_nonzero(stops <= starts) or np.count_nonzero(starts[1:] <= stops[:-1]):
             return cls._normal(starts, stops)
         return cls(starts, stops)
@@ -108,7 +108,7 @@ class RowSelection:
         return f"RowSelection({shown}{', ...' if len(self) > 6 else ''})"
 
     def intersect(self, other: RowSelection) -> RowSelection:
-        """Rows in both."""
+        """Return the rows in both."""
         if not self or not other:
             return RowSelection.none()
         if len(self.starts) == 1 and len(other.starts) == 1:
@@ -127,7 +127,7 @@ class RowSelection:
         )
 
     def union(self, other: RowSelection) -> RowSelection:
-        """Rows in either."""
+        """Return the rows in either."""
         return RowSelection._normal(
             np.concatenate((self.starts, other.starts)), np.concatenate((self.stops, other.stops))
         )
@@ -139,13 +139,13 @@ class RowSelection:
         return RowSelection._normal(self.starts, self.stops + 1)
 
     def invert(self, num_rows: int) -> RowSelection:
-        """Rows of `num_rows` that are not selected."""
+        """Return the rows of `num_rows` that are not selected."""
         starts = np.append(np.int64(0), self.stops)
         stops = np.append(self.starts, np.int64(num_rows))
         return RowSelection._normal(starts, stops)
 
     def without(self, other: RowSelection, num_rows: int) -> RowSelection:
-        """Rows that are not in `other`, of a row group of `num_rows`."""
+        """Return the rows that are not in `other`, of a row group of `num_rows`."""
         if not other or not self:
             return self
         if len(other) == 1 and other.starts[0] <= self.starts[0] and self.stops[-1] <= other.stops[0]:
@@ -153,7 +153,7 @@ class RowSelection:
         return self.intersect(other.invert(num_rows))
 
     def within(self, start: int, stop: int) -> RowSelection:
-        """The rows in `start..stop`, still counted from the row group's first row."""
+        """Return the rows in `start..stop`, still counted from the row group's first row."""
         if stop <= start:
             return RowSelection.none()
         lo = int(self.stops.searchsorted(start, "right"))
@@ -161,7 +161,7 @@ class RowSelection:
         return RowSelection(np.maximum(self.starts[lo:hi], start), np.minimum(self.stops[lo:hi], stop))
 
     def head(self, count: int) -> RowSelection:
-        """The first `count` of the selected rows."""
+        """Return the first `count` of the selected rows."""
         before = np.cumsum(self.stops - self.starts) - (self.stops - self.starts)
         keep = before < count
         stops = np.minimum(self.stops, self.starts + (count - before))
@@ -178,14 +178,14 @@ class RowSelection:
         lengths = self.stops - self.starts
         before = np.concatenate(([0], np.cumsum(lengths)))
         placed = RowSelection(before[:-1].astype(np.int64), before[1:].astype(np.int64))
-        # Pieces that touch stay apart, so that each result lies in one of them.
+        # Pieces that touch are not merged, so that each result lies in one of them.
         cut = inner.intersect(placed)
         owner = before.searchsorted(cut.starts, "right") - 1
         shift = self.starts[owner] - before[owner]
         return RowSelection._normal(cut.starts + shift, cut.stops + shift)
 
     def overlaps(self, first_rows: Int64s, num_rows: int) -> Bools:
-        """Which units (pages, by their first rows) hold at least one selected row."""
+        """Return which units (pages, by their first rows) hold at least one selected row."""
         if not self:
             return np.zeros(len(first_rows), bool)
         stops = np.append(first_rows[1:], num_rows)
@@ -194,7 +194,7 @@ class RowSelection:
         return np.asarray(hi > lo, dtype=bool)
 
     def units(self, first_rows: Int64s, num_rows: int) -> slice | Int64s:
-        """The places of those that `overlaps` flags; a slice where that is cheaper to find."""
+        """Return the places of those that `overlaps` flags; a slice where that is cheaper to find."""
         if len(self.starts) != 1:
             return np.flatnonzero(self.overlaps(first_rows, num_rows)).astype(np.int64, copy=False)
         start, stop = self.starts.item(0), self.stops.item(0)
@@ -203,13 +203,13 @@ class RowSelection:
         return slice(max(lo, 0), hi)
 
     def counts(self, first_rows: Int64s, stop_rows: Int64s) -> Int64s:
-        """How many selected rows each of the spans `first_rows[i]..stop_rows[i]` holds."""
+        """Return how many selected rows each of the spans `first_rows[i]..stop_rows[i]` holds."""
         if not self:
             return np.zeros(len(first_rows), np.int64)
         return self._before(stop_rows) - self._before(first_rows)
 
     def row_numbers(self) -> Int64s:
-        """Every single row, ascending."""
+        """Return every single row, ascending."""
         if len(self.starts) == 1:
             return np.arange(self.starts.item(0), self.stops.item(0), dtype=np.int64)
         lengths = self.stops - self.starts
@@ -218,7 +218,7 @@ class RowSelection:
         return numbers
 
     def _before(self, rows: Int64s) -> Int64s:
-        """How many selected rows come before each row."""
+        """Return how many selected rows come before each row."""
         if len(self.starts) == 1:
             return np.minimum(np.maximum(rows, self.starts), self.stops) - self.starts
         lengths = self.stops - self.starts
@@ -229,7 +229,7 @@ class RowSelection:
 
 
 def _run_edges(mask: Bools) -> Int64s:
-    """Where each run of set places begins, and where it ends, by turns."""
+    """Return the start and the end of each run of set places, alternately."""
     edges = np.empty(len(mask) + 2, bool)
     edges[0] = edges[-1] = False
     edges[1:-1] = mask

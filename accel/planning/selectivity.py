@@ -6,12 +6,12 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from accel.format.domain import Bounds, Domain
 from accel.indexes.question import question_of
 from accel.indexes.sketch import ParsedSketch
-from accel.planning.handle import FileHandle
+from accel.planning.handle import FileHandle, FileView
 from accel.planning.query import FileQuery
 from accel.predicate.atoms import (
     Against,
@@ -29,9 +29,6 @@ from accel.predicate.atoms import (
     Pair,
     Truth,
 )
-
-if TYPE_CHECKING:
-    from accel.planning.handle import FileView
 
 __all__ = [
     "BELOW",
@@ -63,14 +60,14 @@ class Spread:
     """Values are whole numbers: a range holds no more distinct ones than it is wide."""
 
     def equal(self) -> float:
-        """The fraction of the values that equal a given one."""
+        """Return the fraction of the values that equal a given one."""
         if self.discrete and self.lower is not None and self.upper is not None:
             width = self.upper - self.lower + 1
             return 1.0 / max(1.0, min(width, self.values))
         return EQUAL
 
     def below(self, at: float) -> float:
-        """The fraction of the values that are not above a point."""
+        """Return the fraction of the values that are not above a point."""
         lower, upper = self.lower, self.upper
         if lower is None or upper is None or not math.isfinite(upper - lower):
             return BELOW
@@ -102,7 +99,7 @@ def _bound(bounds: Bounds, values: Any, has_value: Any, row_group: int) -> float
 
 
 def place_of(value: Any) -> float | None:
-    """A native value on the number line, in the order of its domain; None where it has no place."""
+    """Return a native value on the number line, in the order of its domain; None where it has no place."""
     if type(value) is float:
         return value
     if isinstance(value, bytes):
@@ -131,7 +128,7 @@ class Selectivity:
     def share(
         self, row_group: int, *, doubtful: int, sketches: Mapping[tuple[str, ...], ParsedSketch]
     ) -> float:
-        """The fraction, 0 to 1, of the rows in doubt that are expected to match.
+        """Return the fraction, 0 to 1, of the rows in doubt that are expected to match.
 
         Parameters
         ----------
@@ -232,7 +229,7 @@ class _Guess:
 
     @staticmethod
     def _like(column: Spread, node: Matches) -> float:
-        """A prefix is a range; the rest is a guess."""
+        """Guess the share of a LIKE: a prefix is a range."""
         pattern = node.pattern
         if not pattern.lower or pattern.upper is None:
             return _LIKE
@@ -240,6 +237,6 @@ class _Guess:
         if low is None or high is None or column.lower is None:
             return _LIKE
         share = column.below(high) - column.below(low)
-        # No more than a value, where the bounds lie apart in what is looked at of them.
+        # At least one value, where the leading bytes of the bounds differ.
         distinct = column.upper is not None and column.upper > column.lower
         return max(share, 1.0 / max(1, column.values) if distinct else column.equal())

@@ -93,7 +93,7 @@ class TaskFile:
 
     def complete(self, wanted: ByteRange, asked: memoryview | None) -> memoryview:
         """Return the bytes of a range from the requested part and those in memory."""
-        if asked is not None and len(asked) == wanted.length:
+        if asked is not None and len(asked) == wanted.end - wanted.start:
             return asked
         holding = self._holding(wanted.end)
         if holding is None or max(holding[0], wanted.start) != wanted.start + len(asked or b""):
@@ -124,11 +124,10 @@ class ScanTask:
     rows: RowSelection
     """Rows that may match."""
     sure: RowSelection
-    """Those of them that are known to match; the rest goes through the exact filter."""
+    """The rows among them that are sure to match; the others go through the exact filter."""
     reads: tuple[LeafReads, ...]
     share: float = 1.0
-    """Of the rows in doubt, those expected to match, 0 to 1: a guess (`planning.selectivity`), for choosing how to
-    read."""
+    """The share of the rows in doubt that is expected to match: a guess (`planning.selectivity`) that decides how to read."""
 
     @property
     def path(self) -> str:
@@ -165,7 +164,7 @@ class ScanTask:
 
 
 def truncate_task(task: ScanTask, num_rows: int) -> ScanTask:
-    """The task, for its first `num_rows` rows; only where no filter stands between."""
+    """Cut a task to its first `num_rows` rows; a task with a filter stays as it is."""
     if task.needs_filter or task.rows.count <= num_rows:
         return task
     rows = task.rows.head(num_rows)
@@ -237,11 +236,11 @@ _MOST_GROUPED = 64
 
 
 def adjacent_tasks(tasks: Sequence[ScanTask]) -> Iterator[Sequence[ScanTask]]:
-    """The tasks of one file in order, those together that lie within `_SPAN` of each other; most are alone."""
+    """Yield the tasks of one file in order, those together that lie within `_SPAN` of each other; most are alone."""
     begun: list[ScanTask] = []
     start = end = 0
     for task in tasks:
-        # Summed up sooner than looked through.
+        # The sum of the bytes is cheaper to find than their span.
         span = None if len(tasks) == 1 or task.nbytes > _SPAN else _span(task)
         if span is None:
             if begun:

@@ -245,7 +245,7 @@ def take_out(batches: Iterable[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], d
         for name, value in (shared or {}).items():
             index = batch.schema.get_field_index(name)
             column = batch.column(index)
-            # One that has nulls of its own keeps them: null stands for what was taken out.
+            # A column with nulls of its own is left: null stands for a value that was taken out.
             if column.null_count == 0 and pc.all(pc.equal(column, pa.scalar(value, column.type))).as_py():
                 batch = batch.set_column(index, batch.schema.field(index), pa.nulls(len(batch), column.type))
         out.append(batch)
@@ -259,12 +259,12 @@ def _first(batch: pa.RecordBatch) -> dict[str, bytes]:
 
 
 def join_rows(batch: pa.RecordBatch, shared: Mapping[str, bytes]) -> pa.RecordBatch:
-    """The batch with what was taken out of its rows, which `rows_of` puts back."""
+    """Return the batch with what was taken out of its rows, which `rows_of` puts back."""
     return batch.replace_schema_metadata({_PREFIX + name.encode(): value for name, value in shared.items()})
 
 
 def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """The rows, whole."""
+    """Return the rows, whole."""
     metadata = batch.schema.metadata or {}
     shared = {name: metadata.get(_PREFIX + name.encode()) for name in QUESTION_COLUMNS}
     rows: list[dict[str, Any]] = batch.to_pylist()
@@ -402,7 +402,7 @@ def _encode_reads(reads: LeafReads, renumbered: Mapping[int, int]) -> dict[str, 
 
 
 def decode_tasks(batch: pa.RecordBatch) -> Iterator[ScanTask]:
-    """The tasks of a batch, in its order. Rows that follow each other and share a file share its parts.
+    """Yield the tasks of a batch, in its order. Rows that follow each other and share a file share its parts.
 
     Raises
     ------

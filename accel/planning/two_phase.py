@@ -33,11 +33,11 @@ __all__ = [
     "output_phase",
 ]
 
-# Taking in a byte, however fast the network is: 1.3 to 1.7 ns of CPU were seen, without TLS.
+# The CPU time to receive a byte, however fast the network is: 1.3 to 1.7 ns were measured without TLS.
 _RECEIVE_SECONDS = 2.0e-9
-# Decoding a byte of a chunk without a page index: that is decoded as a whole, if it comes.
+# The time to decode a byte of a chunk without a page index, which is decoded as a whole.
 _DECODE_SECONDS = 1.0e-9
-# The guess may be wrong: what is saved must be worth so much more than what it costs.
+# The guess may be wrong: the saving must exceed the cost by this factor.
 _MARGIN = 1.25
 
 
@@ -60,7 +60,7 @@ def forecast(task: ScanTask, share: float, *, latency: float, bandwidth: float, 
     Parameters
     ----------
     share : float
-        Of the rows in doubt, those expected to match, 0 to 1.
+        The share of the rows in doubt that is expected to match, 0 to 1.
     latency : float
         Seconds to the first byte.
     bandwidth : float
@@ -91,7 +91,7 @@ def forecast(task: ScanTask, share: float, *, latency: float, bandwidth: float, 
 
 
 def _expected(reads: LeafReads, task: ScanTask, doubtful: RowSelection, share: float) -> tuple[float, float]:
-    """Bytes of one leaf, and runs of pages that they come in, if matching rows lie anywhere among those in
+    """Return the bytes of one leaf, and runs of pages that they come in, if matching rows lie anywhere among those in
     doubt: together they would be fewer pages."""
     if reads.whole:
         chance = 1.0 if task.sure else 1.0 - (1.0 - share) ** doubtful.count
@@ -106,7 +106,7 @@ def _expected(reads: LeafReads, task: ScanTask, doubtful: RowSelection, share: f
 
 
 def cut_task(task: ScanTask, *, size: PieceSize, two_phases: bool) -> list[Piece]:
-    """The pieces of a task. In two phases only the filter's bytes count: the rest is cut when it is known what
+    """Return the pieces of a task. In two phases only the filter's bytes count: the rest is cut when it is known what
     is left of it."""
     weighed = (
         [reads for reads in task.reads if reads.for_filter] if two_phases and task.needs_filter else None
@@ -122,7 +122,7 @@ def cut_task(task: ScanTask, *, size: PieceSize, two_phases: bool) -> list[Piece
 
 
 def at_once(piece: Piece, at_hand: Callable[[int, int], bool]) -> Piece:
-    """A piece whose rows all match, which is read at once among others that are not: of pages that straddle the cut,
+    """Return a piece whose rows all match, which is read at once among others that are not: of pages that straddle the cut,
     the piece before may not come to fetch those of the result. See `output_phase` for `at_hand`."""
     leaves = [
         replace(part, carried=at_hand(part.reads.leaf, int(part.reads.ordinal[part.lo])))
@@ -134,12 +134,12 @@ def at_once(piece: Piece, at_hand: Callable[[int, int], bool]) -> Piece:
 
 
 def filter_phase(piece: Piece) -> Piece:
-    """The part of a piece that its filter needs."""
+    """Return the part of a piece that its filter needs."""
     return replace(piece, leaves=tuple(part for part in piece.leaves if part.reads.for_filter))
 
 
 def output_phase(piece: Piece, rows: RowSelection, *, at_hand: Callable[[int, int], bool]) -> Piece:
-    """The rest of a piece, for the rows that turned out to match.
+    """Return the rest of a piece, for the rows that turned out to match.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def cut_output(piece: Piece, *, num_rows: int, size: PieceSize) -> list[Piece]:
     reads = [part.reads for part in piece.leaves]
     parts = cut_pieces(reads, piece.rows, sure=piece.sure, num_rows=num_rows, size=size)
     first = parts[0]
-    # What the first of them shares with the piece before it stays so; and they end where the piece does.
+    # The first part still shares a page with the piece before; the last ends where the piece does.
     leaves = tuple(
         replace(leaf, carried=part.carried and leaf.lo < leaf.hi)
         for leaf, part in zip(first.leaves, piece.leaves, strict=True)
@@ -209,7 +209,7 @@ LEAST_LATE_BYTES = 256 << 10
 
 
 def late_bytes(task: ScanTask) -> int:
-    """Bytes of the columns that only the result needs: what a second phase may leave out some of."""
+    """Return the bytes of the columns that only the result needs: what a second phase may leave out some of."""
     if not task.needs_filter or not any(reads.for_filter for reads in task.reads):
         return 0
     return sum(reads.nbytes for reads in task.reads if not reads.for_filter)

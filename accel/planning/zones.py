@@ -65,7 +65,7 @@ class Zones:
         return len(self.rows)
 
     def take(self, unit: int) -> Zones:
-        """The figures of one unit."""
+        """Return the figures of one unit."""
         at = slice(unit, unit + 1)
         return Zones(
             rows=self.rows[at],
@@ -84,7 +84,7 @@ class Zones:
         out = np.ones(len(self), bool)
         if Function.COUNT in functions or Function.SUM in functions:
             out &= self.counts >= 0
-        # Nothing but null and NaN has no bounds, and needs none.
+        # Units of nothing but null and NaN have no bounds, and take none.
         none = (self.nans >= 0) & (self.counts == self.nans)
         if Function.MIN in functions:
             out &= none | (self.has_low & (self.nans >= 0))
@@ -110,7 +110,7 @@ class Zones:
         )
 
     def tally(self, units: Bools, functions: Collection[Function]) -> Tally:
-        """The figures of those units together, for which the functions are `answerable`."""
+        """Return the figures of those units together, for which the functions are `answerable`."""
         found = Tally(
             count=int(np.maximum(self.counts[units], 0).sum()), nan=bool((self.nans[units] > 0).any())
         )
@@ -148,7 +148,7 @@ def zones_of_bounds(
     Parameters
     ----------
     bounds : Bounds
-        Of a column that is not repeated.
+        The bounds of a column that is not repeated.
     element : SchemaElement
         The column's.
     low_exact, high_exact : array of int8
@@ -212,7 +212,7 @@ class ZoneSources:
     _chunks: dict[int, Zones] = field(default_factory=dict)
 
     def at_hand(self, column: LeafMeasure, group: int, *, whole: bool) -> Iterator[Zones]:
-        """Figures that need no fetching, each of all rows of a row group, in units of its own.
+        """Yield figures that need no fetching, each of all rows of a row group, in units of its own.
 
         `whole` says that every row of it is to be answered for.
         """

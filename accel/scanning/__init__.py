@@ -1,1 +1,1 @@
-"""What a scan is asked, and the ways it is run for that: rows, counts, aggregates, plans, explanations."""
+"""A scan and its faces: the stages of the pipeline put together for rows, counts, aggregates and explanations."""

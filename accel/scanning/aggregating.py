@@ -43,12 +43,12 @@ class Aggregation:
     aggregates : sequence
         The caller's list, checked here.
     limited : bool
-        Only some rows are meant, which metadata cannot tell apart: all of them are read.
+        Whether a limit chooses some of the rows, which metadata cannot tell from others: all rows are read then.
 
     Notes
     -----
-    What metadata answers of a file is kept by file until its part is folded, so that a file which changed and was
-    planned again counts once, as what it is now.
+    The answers from metadata are stored by file until their part is folded, so that a file which changed and was planned
+    again counts once, in its current version.
     """
 
     def __init__(self, aggregates: Any, *, limited: bool) -> None:
@@ -63,14 +63,14 @@ class Aggregation:
     # -- what the run asks -----------------------------------------------------------------------
 
     def narrow(self, question: Question) -> Question:
-        """The question, with no more columns than the aggregates take."""
+        """Return the question, with no more columns than the aggregates take."""
         found = self._resolve(question.output)
         return replace(question, output=found.project(range(len(found.measures))))
 
     async def answer(
         self, reader: Reader, file: FileEntry, handle: FileHandle, plan: FilePlan
     ) -> tuple[FilePlan, int]:
-        """Answer what one file's metadata can; the plan of what is left, and the round trips it took."""
+        """Answer from the metadata of one file; return the plan of the rest, and the round trips that it took."""
         if self._limited:
             return plan, 0
 
@@ -94,7 +94,7 @@ class Aggregation:
         return left, trips
 
     def begin_again(self) -> None:
-        """Forget what metadata answered of the part that runs, of which nothing was folded yet."""
+        """Forget the answers from metadata that were not folded yet."""
         self._answers.clear()
         if not self.rows:
             self._found, self._tallies = None, ()
@@ -102,7 +102,7 @@ class Aggregation:
     def answer_planned(
         self, reader: Reader, tasks: Sequence[ScanTask], schema: pa.Schema
     ) -> Sequence[ScanTask]:
-        """The same for tasks of a plan: without their files' metadata, rows are counted and no more."""
+        """Answer the tasks of a plan. Without the metadata of their files only rows can be counted."""
         found = self._resolve(schema)
         if self._limited:
             return tasks
@@ -165,7 +165,7 @@ class Aggregation:
             self._tallies[ordinal].count += batch.num_rows
 
     def _counted_for(self, batch: pa.RecordBatch) -> tuple[Sequence[int], Sequence[int]]:
-        """The measures that a batch has the columns of, and those that only count its rows."""
+        """Return the measures that a batch has the columns of, and those that only count its rows."""
         every = range(len(self._resolved.measures))
         listed = (batch.schema.metadata or {}).get(MEASURES_KEY)
         if listed is None:
@@ -174,7 +174,7 @@ class Aggregation:
         return _ordinals(columns), _ordinals(by_rows)
 
     def result(self) -> pa.Table:
-        """One row."""
+        """Return the aggregates, as a table of one row."""
         found = self._found if self._found is not None else self._resolve(pa.schema([]))
         arrays = []
         for aggregate, at in zip(found.asked, found.of, strict=True):
@@ -190,7 +190,7 @@ def _ordinals(listed: str) -> list[int]:
 
 
 def _member(array: pa.Array, measure: Measure) -> pa.Array:
-    """The field of a struct that a measure is of, null where any struct around it is."""
+    """Return the field of a struct that a measure is of, null where any struct around it is."""
     array = whole(array)
     for name in measure.path[1:]:
         array = array.flatten()[array.type.get_field_index(name)]

@@ -1,6 +1,6 @@
 """A block of files pruned together, before any of them is planned by itself.
 
-What is pruned is what planning would prune, and for the same reason (`planning.pruning`).
+It prunes what planning would prune, for the same reasons (`planning.pruning`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def excluded_together(
     check: Callable[[FileEntry, FileHandle], None],
     schema_of: Callable[[FileHandle], pa.Schema],
 ) -> list[bool]:
-    """Of each file, whether statistics and path are known to exclude it.
+    """Return for each file whether statistics and path exclude it.
 
     Parameters
     ----------
@@ -39,16 +39,16 @@ def excluded_together(
     question : Question
     paths : PartitionValues
     check : callable
-        Raises AccelError for a file that is not to be judged: planned in its turn, it says what is wrong.
+        Raises AccelError for a file that is not to be pruned: the error is raised when its turn comes.
     schema_of : callable
         The Arrow schema that a file is read with.
     """
     out = [False] * len(opened)
     groups: dict[object, _Group] = {}
-    # What the question comes to is the same for files that agree on this.
+    # Files that agree on this share the compiled question.
     asked: dict[tuple[int, int, tuple[object, ...]], _Group] = {}
     for place, (file, handle) in enumerate(opened):
-        # A table of indexes that does not verify is told of, whatever the statistics say.
+        # A table of indexes that does not verify is reported, whatever the statistics prove.
         if handle.bad_toc is not None:
             continue
         try:
@@ -69,7 +69,7 @@ def excluded_together(
 
 
 def excluded_by_facts(files: Sequence[FileEntry], question: Question) -> list[bool]:
-    """Whether what their source knows of files excludes them, one by one, before they are opened.
+    """Return for each file whether the facts of its source exclude it, before it is opened.
 
     Facts count for the version that the entry itself is of, as a listing shows it.
     """
@@ -100,7 +100,7 @@ def _is_outside(file: FileEntry, bound: Bound) -> bool:
 
 @dataclass(slots=True, eq=False)
 class _Group:
-    """Files of which the same is asked, and their places."""
+    """Files that share a compiled question, and their places."""
 
     query: FileQuery
     places: list[int] = field(default_factory=list)
@@ -110,7 +110,7 @@ class _Group:
 def _shared_query(
     file: FileEntry, handle: FileHandle, question: Question, paths: PartitionValues, arrow_schema: pa.Schema
 ) -> tuple[FileQuery, object]:
-    """What the statistics of a file are asked, and a key that is equal for files that share it."""
+    """Return the compiled question of a file, and a key that is equal for files that share it."""
     query = compile_query(
         question,
         file_schema=handle.shared.schema,

@@ -87,7 +87,7 @@ class Engine:
         return is_stream(self.spec.source)
 
     def describe(self) -> str:
-        """One line about the source, without credentials."""
+        """Return one line about the source, without credentials."""
         source = self.spec.source
         if self.stream:
             shown = "record batches"
@@ -102,7 +102,7 @@ class Engine:
     # -- parts of a stream -----------------------------------------------------------------------
 
     def parts(self) -> Iterator[Engine]:
-        """The engines to run one after the other: itself, or one for each record batch of the stream."""
+        """Yield the engines to run one after the other: itself, or one for each record batch of the stream."""
         if not self.stream:
             yield self
             return
@@ -121,7 +121,7 @@ class Engine:
                 pinned = replace(pinned, schema=part.settled.schema)
 
     def sample(self) -> Engine | None:
-        """The engine that settles the schema: itself, or the first part of a stream; None for a stream without parts.
+        """Return the engine that settles the schema: itself, or the first part of a stream; None for a stream without parts.
 
         The first record batch of a stream is pulled at once, and remembered for the run.
         """
@@ -194,7 +194,7 @@ class Engine:
     # -- running ---------------------------------------------------------------------------------
 
     def _reader_maker(self, metrics: Metrics, tails: Tails, *, learns: bool = True) -> Callable[[], Reader]:
-        # It does not refer to the engine, which refers to what reads: a circle would outlive the scan.
+        # A reference to the engine would form a cycle that outlives the scan.
         return partial(
             _make_reader,
             self._client_for,
@@ -247,7 +247,7 @@ class Engine:
         return RunHandle(run, schema=schema, for_spark=for_spark, url=urls.pop() if len(urls) == 1 else None)
 
     async def schema(self, metrics: Metrics) -> pa.Schema:
-        """The schema of the result."""
+        """Return the schema of the result."""
         if is_planned(self.spec.source):
             schema = _schema_of(self.spec.source)
         else:
@@ -257,7 +257,7 @@ class Engine:
     # -- planning --------------------------------------------------------------------------------
 
     async def plan(self, metrics: Metrics, *, aggregation: Aggregation | None = None) -> Plan:
-        """All tasks, from metadata alone; with an aggregation, the tasks that it leaves to be read."""
+        """Return all tasks, from metadata alone; with an aggregation, the tasks that it leaves to be read."""
         from accel.planning.plan import Plan
 
         if is_planned(self.spec.source):
@@ -342,7 +342,7 @@ def _schema_of(source: Any) -> pa.Schema:
 
 
 def _only_path(source: Any) -> str | None:
-    """The path of a source of one path, which may be a directory."""
+    """Return the path of a source of one path, which may be a directory."""
     paths = source if isinstance(source, list | tuple) else [source]
     return str(paths[0]) if len(paths) == 1 else None
 
@@ -394,13 +394,13 @@ class ScanRuns:
             await io_loop.bridge_to_end(run.close)
 
     def limit(self, limit: int | None = None) -> int | None:
-        """The lesser of this limit and the scan's own."""
+        """Return the lesser of this limit and the scan's own."""
         return self._engine.spec.at_most(limit)
 
     # -- the whole result ------------------------------------------------------------------------
 
     def table(self, limit: int | None) -> pa.Table:
-        """All rows, or at most `limit`."""
+        """Return all rows, or at most `limit`."""
         # A stream is the caller's own iterator: it is pulled on the caller's thread, never on the I/O loop.
         tables: list[pa.Table] = []
         for part in self._engine.parts():

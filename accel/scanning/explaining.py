@@ -1,4 +1,4 @@
-"""What planning found, as an `Explain`."""
+"""Explains a planning: makes an `Explain` of its counts and of the requests that its tasks will take."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def explain_plans(
 def _with_footers(
     reader: Reader, plans: Sequence[FilePlan], data: Sequence[TaskIO], limit: int | None
 ) -> Iterator[str]:
-    """The bytes of data that come with the footers, for a run that has to read these again."""
+    """Note the bytes of data that come with the footers, for a run that has to read these again."""
     near = [plan for plan in plans if plan.tasks and reader.came_along_from(plan.tasks[0]) is not None]
     if not near:
         return
@@ -135,7 +135,7 @@ def _notes(
 
 
 def _selectivity(reader: Reader, plans: Sequence[FilePlan], limit: int | None) -> Iterator[str]:
-    """How many rows the filters are expected to leave, and how tasks are read for that."""
+    """Note how many rows the filters are expected to leave, and how tasks are read for that."""
     guessed = [(task, _abreast(plan.tasks, limit)) for plan in plans for task in plan.guessed]
     if not guessed:
         return
@@ -159,7 +159,7 @@ def _selectivity(reader: Reader, plans: Sequence[FilePlan], limit: int | None) -
 def _predicted(
     reader: Reader, tasks: Sequence[ScanTask], *, limit: int | None, opens: bool = False
 ) -> Iterator[TaskIO]:
-    """What reading the tasks of a file will ask for, as a run puts them together, be it one that `opens` the file too."""
+    """Predict the requests for the tasks of a file, put together as a run does; with `opens` it opens the file, too."""
     abreast, size = _abreast(tasks, limit), PieceSize.under(reader.options, limit=limit)
     if abreast < 2:
         budget = Budget(limit)
@@ -182,18 +182,18 @@ def _predicted(
 
 
 def _abreast(tasks: Sequence[ScanTask], limit: int | None) -> int:
-    """How many of a file's tasks are read at the same time: with a limit one after the other, as the first may be enough."""
+    """Return how many tasks of a file are read at once: with a limit one, as the first may be enough."""
     return len(tasks) if limit is None else 1
 
 
 def _dictionaries(task: ScanTask, reads: TaskReads) -> set[ReadKey]:
-    """Those that are cached."""
+    """Return the keys of the dictionary pages that are cached."""
     keys = (ReadKey(Kind.DICTIONARY, task.row_group, leaf.column) for leaf in task.reads)
     return {key for key in keys if reads.has_dictionary(key)}
 
 
 def _missing(reader: Reader, reads: TaskReads, *, opens: bool) -> Callable[[Want], ByteRange | None]:
-    """What of a want has to be asked for, where a run that `opens` the file has the end of it at hand."""
+    """Return the part of a want to request, where a run that `opens` the file has its end in memory."""
     start = reader.came_along_from(reads.task) if opens else None
     if start is None:
         return reads.missing
@@ -236,6 +236,6 @@ def _sums(plans: Sequence[FilePlan], remaining: str, total: str) -> tuple[int, i
 def _sql(where: Expr) -> str:
     from accel.predicate.sql import to_sql
 
-    # As many values fill that: of a million the others would cost seconds of the loop.
+    # So many values fill it; printing a million would cost seconds of the loop.
     text = to_sql(where, max_values=_MOST_SHOWN)
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."

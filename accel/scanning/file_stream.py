@@ -1,4 +1,4 @@
-"""The files of a scan in blocks: pruned together by what is cached of them, or opened ahead and then pruned together.
+"""The files of a scan in blocks: pruned together by cached metadata, or opened ahead and then pruned together.
 
 Stage 2 of the pipeline. In: blocks of file entries. Out, in order: the files that may hold matching rows, as jobs; the
 others are counted as planning each by itself would count them. What bounds it: files are looked at in blocks of 64, and
@@ -37,11 +37,11 @@ class _Excluded(enum.Enum):
     """A file that is not read, for a reason that needs no metadata."""
 
     UNOPENED = "unopened"
-    """By its partition values, or by what the source knows of it."""
+    """Excluded by its partition values, or by the facts of the source."""
 
 
 _Found: TypeAlias = "_Excluded | FileHandle | PrefetchedFile | None"
-"""A handle: cached metadata excludes the file. A prefetched file: it tells, once it is done. None: it may hold rows."""
+"""A handle where cached metadata excludes the file, a prefetched file that will tell, None where it may hold rows."""
 
 
 # Files pruned at a time: enough that numpy's calls cost each of them little, few enough for a slice of the loop.
@@ -57,7 +57,7 @@ class FileStream(FileJobs):
     ----------
     source : ResolvedSource
     pruned : dict, optional
-        Is given the plans of the files that are pruned, by their places.
+        Receives the plans of the files that are pruned, by their places.
     """
 
     def __init__(self, source: ResolvedSource, *, pruned: dict[int, FilePlan] | None = None) -> None:
@@ -75,7 +75,7 @@ class FileStream(FileJobs):
         self._ready: deque[tuple[int, FileEntry, _Found]] = deque()
         self._uncounted = _Uncounted()
         self._question: Question | None = None
-        self._prunes = source.spec.screens
+        self._prunes = source.spec.prunes_blocks
         self._pruned = pruned
         self._turn = asyncio.Lock()
         self._prefetcher: FooterPrefetcher | None = None
@@ -87,8 +87,10 @@ class FileStream(FileJobs):
 
     async def aclose(self) -> None:
         """End what is under way for files that nobody has taken."""
-        if self._prefetcher is not None:
-            await self._prefetcher.aclose()
+        # A stream that ends before its first block has not taken the prefetcher of the listing.
+        prefetcher = self._prefetcher or self._source.prefetcher
+        if prefetcher is not None:
+            await prefetcher.aclose()
 
     async def question(self) -> Question:
         """Return the question, with its schema settled."""
@@ -100,21 +102,21 @@ class FileStream(FileJobs):
         return None if cached is None else ListingSpeculation(self._source, *cached)
 
     async def __anext__(self) -> FileJob:
-        """The next file that is left, as a job."""
+        """Return the next file that is left, as a job."""
         left = await self.next()
         if left is None:
             raise StopAsyncIteration
         return self._source.job(left[1], left[2])
 
     async def next(self) -> tuple[int, FileEntry, PrefetchedFile | None] | None:
-        """The next file that is left, its place, and what opening it ahead has come to; None after the last.
+        """Return the next file that is left, its place, and what opening it ahead has come to; None after the last.
 
         Files are pruned, and counted, on the way to it. Several tasks may await it at once.
         """
         async with self._turn:
             while True:
                 await self._look_ahead()
-                if len(self._files) > 1:
+                if len(self._files) > 1 or self._block.more:
                     await breathe()
                 left = self._take_next()
                 self._uncounted.count(self._source.reader.metrics)
@@ -126,7 +128,7 @@ class FileStream(FileJobs):
                     return None
 
     def _take_next(self) -> tuple[int, FileEntry, PrefetchedFile | None] | None:
-        """The next of the files that were looked at and are left, if that is clear by now."""
+        """Return the next of the files that were looked at and are left, if that is clear by now."""
         ready, uncounted = self._ready, self._uncounted
         waves = self._block.round_trips
         while ready:
@@ -214,7 +216,7 @@ class FileStream(FileJobs):
         self._ready.extend(zip(places, files, found, strict=True))
 
     def _prune(self, files: Sequence[FileEntry], question: Question, found: list[_Found]) -> None:
-        """Note for each file of which nothing is found yet whether planning it would find nothing to read."""
+        """Note which of the files without a verdict statistics exclude."""
         source, now = self._source, time.monotonic()
         places: list[int] = []
         cached: list[tuple[FileEntry, FileHandle]] = []
@@ -227,7 +229,7 @@ class FileStream(FileJobs):
                     found[place] = _Excluded.UNOPENED
                     continue
             except AccelError:
-                continue  # planned in its turn, the file says what is wrong
+                continue  # the error is raised when the file is planned
             if file is self._first:
                 continue  # the question has opened it, and hands it on
             handle = source.reader.at_hand(file, now)
@@ -276,11 +278,11 @@ class ListingSpeculation:
     Parameters
     ----------
     asking : ResolvedSource
-        Asks the store, and is read instead where the source is something else by now.
+        The source that asks the store; it is read instead where the files have changed.
     assumed : ResolvedSource
-        Reads the files as they are cached.
+        The source that reads the files as they are cached.
     expected : FileBlock
-        Those files.
+        The files of `assumed`.
     """
 
     def __init__(self, asking: ResolvedSource, assumed: ResolvedSource, expected: FileBlock) -> None:

@@ -168,7 +168,7 @@ class FooterPrefetcher:
         return None if handle is None else (handle, prefetched.round_trips)
 
     def take_early(self, file: FileEntry) -> PrefetchedFile | None:
-        """The file as `ask_early` began to open it, handed out once; None where it did not, or for another version."""
+        """Return the file as `ask_early` began to open it, handed out once; None where it did not, or for another version."""
         prefetched = self._early.pop((file.root, file.path), None)
         return prefetched if prefetched is not None and prefetched.file == file else None
 
@@ -359,7 +359,7 @@ class FooterPrefetcher:
         self.failed = True
         prefetched.error = self._opener.named(error, prefetched.file)
         self._settle(prefetched)
-        # Whether the others are needed is clear when the turn of this one has come.
+        # The turn of this file decides whether the others are opened at all.
         while self._queue:
             self._settle(self._queue.popleft())
 

@@ -35,7 +35,7 @@ class _Position:
             raise ValueError("a batch of this iterator is being taken already")
 
     def _next_run(self) -> RunHandle | None:
-        """The run to take the next batch from; None at the end."""
+        """Return the run to take the next batch from; None at the end."""
         if self._over:
             return None
         if self._running is None:

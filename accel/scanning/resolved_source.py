@@ -45,29 +45,29 @@ _NO_COLUMNS = pa.schema([])
 
 
 class MetadataAnswers(Protocol):
-    """Answers an aggregate from metadata, as far as that goes; asked of every file before its rows are read."""
+    """Answers an aggregate from the metadata of each file, as far as possible, before its rows are read."""
 
     def narrow(self, question: Question) -> Question:
-        """The question, with no other columns in its output than those that may have to be read."""
+        """Return the question, with no other columns in its output than those that may have to be read."""
         ...
 
     async def answer(
         self, reader: Reader, file: FileEntry, handle: FileHandle, plan: FilePlan
     ) -> tuple[FilePlan, int]:
-        """Answer what the metadata of a file can; returns what is left to read, and the round trips that it took.
+        """Answer from the metadata of a file; return the plan of the rest, and the round trips that it took.
 
         For a file that is planned again it is called again: the last call counts.
         """
         ...
 
     def begin_again(self) -> None:
-        """Forget what was answered: other files are going to be planned."""
+        """Forget all answers: other files are going to be planned."""
         ...
 
 
 @dataclass(slots=True)
 class _Counts:
-    """What planning found, over the files planned so far."""
+    """The counts over the files planned so far."""
 
     files_kept: int = 0
     opening_trips: int = 0
@@ -83,7 +83,7 @@ class ResolvedSource:
     make_reader : callable
         Makes a reader for the run.
     source : FileSource
-        Of this run alone.
+        The source; it serves this run alone.
     limit : int, optional
         Rows that will be taken at most, besides the limit of `spec`.
     answers : MetadataAnswers, optional
@@ -129,14 +129,14 @@ class ResolvedSource:
         """Opens files already while the source still lists others. The stream of files that takes it closes it."""
         self._handles: dict[str, FileHandle] = {}
         self._outdated: set[str] = set()
-        """URLs of files that changed meanwhile: what their source knows of them counts no more."""
+        """URLs of files that changed meanwhile, whose facts no longer count."""
         self._selection: dict[str, dict[int, RowSelection]] | None = None
         self.paths = PartitionValues(spec.where, _NO_COLUMNS)
 
     # -- stage 1: list ---------------------------------------------------------------------------
 
     async def first_block(self) -> FileBlock:
-        """The first files of the source: all of them where `more` is not set."""
+        """Return the first files of the source: all of them where `more` is not set."""
         if self._first_block is None:
             async with self._finding:
                 if self._first_block is None:
@@ -144,7 +144,7 @@ class ResolvedSource:
         return self._first_block
 
     async def next_block(self) -> FileBlock | None:
-        """The files after those that were taken last; None after the last."""
+        """Return the files after those that were taken last; None after the last."""
         first = await self.first_block()
         if not first.more or self._blocks is None:
             return None
@@ -198,7 +198,7 @@ class ResolvedSource:
 
     @property
     def expects(self) -> bool:
-        """Whether a run would read by what the cache knows while the store is asked."""
+        """Whether a run would read by the cache while it asks the store."""
         return self._source.expected(self._request()) is not None
 
     def as_cached(self) -> tuple[ResolvedSource, FileBlock] | None:
@@ -230,7 +230,7 @@ class ResolvedSource:
     # -- the question ----------------------------------------------------------------------------
 
     async def question(self) -> Question:
-        """What is asked, with the schema settled: by `schema=`, else by the first file. It is found out once."""
+        """Return the question. Its schema is settled once, by `schema=` or else by the first file."""
         if self.settled is None:
             # A caller that is cancelled leaves it to the next one.
             async with self._settling:
@@ -304,7 +304,7 @@ class ResolvedSource:
         return len(block.files) == 1 and not block.more
 
     async def _open_first(self, file: FileEntry) -> tuple[FileHandle, int]:
-        """The first file, for the question and for its own plan."""
+        """Return the first file, for the question and for its own plan."""
         early = None
         if self.prefetcher is not None:
             with suppress(ObjectChangedError):  # the version that is there now will do as well
@@ -321,7 +321,7 @@ class ResolvedSource:
     async def _prune_opened(self, opened: Sequence[tuple[FileEntry, FileHandle]]) -> list[bool]:
         """Return for files that have just been opened whether planning each would find nothing to read."""
         none = [False] * len(opened)
-        if not self.spec.screens:
+        if not self.spec.prunes_blocks:
             return none
         try:
             question = await self.question()
@@ -349,7 +349,7 @@ class ResolvedSource:
         return None if file.url in self._outdated else file.facts
 
     async def _open(self, file: FileEntry) -> tuple[FileHandle, int]:
-        """The handle of a file, and the round trips that it took."""
+        """Return the handle of a file, and the round trips that it took."""
         facts = self._facts_of(file)
         if facts is not None and facts.handle is not None and facts.round_trips is not None:
             return facts.handle, facts.round_trips
@@ -379,7 +379,7 @@ class ResolvedSource:
     # -- stages 2 and 3: open and plan -----------------------------------------------------------
 
     def chosen(self, block: FileBlock) -> Sequence[FileEntry]:
-        """The files of a block that are to be read: those that a selection names, else all."""
+        """Return the files of a block that are to be read: those that a selection names, else all."""
         chosen = self._selection
         return block.files if chosen is None else [file for file in block.files if file.url in chosen]
 
@@ -398,7 +398,7 @@ class ResolvedSource:
         return True
 
     def job(self, file: FileEntry, opened: PrefetchedFile | None = None) -> FileJob:
-        """One file, which may have been opened ahead, as a job."""
+        """Return one file, which may have been opened ahead, as a job."""
         planned: FilePlan | None = None
 
         async def tasks() -> tuple[Sequence[ScanTask], int]:
@@ -456,9 +456,9 @@ class ResolvedSource:
         return plan, block.round_trips + opening + indexing
 
     def _rows_of(self, file: FileEntry, handle: FileHandle) -> Mapping[int, RowSelection] | None:
-        """The rows that the caller selects and that the source leaves; None for all.
+        """Return the rows that the caller selects and that the source leaves; None for all.
 
-        What the source says counts for the version that it speaks of, and for no other.
+        The facts of the source count for their own version of the file, and for no other.
         """
         selected = None if self._selection is None else self._selection[file.url]
         facts = self._facts_of(file)

@@ -3,8 +3,8 @@
 In: the files as jobs. Out: record batches, one for each `take`. What bounds it: admission
 under `Options.memory_limit` (`run_limits`), `Options.max_files_in_flight`, and a few batches that wait for the consumer.
 
-What fails is raised in its turn: the rows before it come out first, so that a `limit` which they satisfy does not
-depend on what was read ahead in vain.
+An error is raised in its turn: the rows before it come out first, so that a `limit` which they satisfy does not
+depend on files that were read ahead in vain.
 
 A source that was listed before may be read by that listing while its store is asked whether the listing still holds.
 Stage 6 waits at that gate: where the source holds something else, the pass that was begun is dropped, and the files
@@ -43,7 +43,7 @@ _PLAN_AGAIN = "plan again, by accel.plan or a new accel.spark.read: a plan names
 
 
 class _Pass:
-    """Files opened, planned and read ahead, as far as the limits allow; `ready` gives what comes of them."""
+    """Opens, plans and reads files ahead, as far as the limits allow; their batches go into `ready`."""
 
     def __init__(self, jobs: FileJobs, *, limit: int | None, ordered: bool) -> None:
         self.jobs = jobs
@@ -93,7 +93,7 @@ class _Pass:
         except BaseException as error:  # noqa: BLE001 - raised by whoever takes the next batch
             self.failed = error
         if not self._stopped:
-            # Else nobody takes any more, and a full queue would hold this up for ever.
+            # A pass that was stopped has no consumer: a full queue would block for ever.
             await self.ready.put(None)
 
     async def _read_files(self) -> None:
@@ -134,7 +134,7 @@ class _Pass:
             await self._changed.wait()
 
     async def _hand_out(self, run: FileRun) -> None:
-        """Pass on what comes of a file."""
+        """Pass on the batches of a file."""
         queue: BatchQueue = run.batches
         while (found := await queue.get()) is not None:
             if isinstance(found, Exception):
@@ -176,14 +176,14 @@ class Run:
 
     @property
     def main(self) -> asyncio.Task[None] | None:
-        """The task that ends last of what is under way; None where nothing is."""
+        """The task under way that ends last; None where nothing is under way."""
         if self._gate is not None and not self._gate.done():
             return self._gate
         return None if self._pass is None else self._pass.main
 
     @property
     def limits(self) -> RunLimits:
-        """What the files that are being read share.
+        """The limits that the files being read share.
 
         Raises
         ------
@@ -195,12 +195,12 @@ class Run:
         return self._pass.limits
 
     async def take(self) -> pa.RecordBatch | None:
-        """The next batch in order; None when there is no more.
+        """Return the next batch in order; None when there is no more.
 
         Raises
         ------
         AccelError
-            What ended the run; it stays ended. Also where it was closed before its end.
+            The error that ended the run, which stays ended; also where the run was closed before its end.
         """
         if self._ended or self._limit == 0:
             return None
@@ -232,7 +232,7 @@ class Run:
         return batch
 
     async def question(self) -> Question:
-        """What is asked, with the schema settled."""
+        """Return the question, with its schema settled."""
         jobs = self._jobs if self._limit == 0 else (await self._started()).jobs
         return await jobs.question()
 
@@ -247,7 +247,7 @@ class Run:
             await self._pass.stop()
 
     async def _started(self) -> _Pass:
-        """The pass whose batches may be handed out: begun where none is, and past the gate."""
+        """Return the pass whose batches may be handed out: begun where none is, and past the gate."""
         if self._closed and not self._ended:
             raise closed_early()
         if self._pass is None:
@@ -313,20 +313,20 @@ class RunHandle:
         self.ended = False
 
     async def schema(self) -> pa.Schema:
-        """The schema of the batches."""
+        """Return the schema of the batches."""
         if self._schema is None:
             self._schema = (await self._run.question()).output
         return converted_schema(self._schema) if self._for_spark else self._schema
 
     async def take(self) -> pa.RecordBatch | None:
-        """The next batch, or None; whatever is raised, the run has ended then."""
+        """Return the next batch, or None; whatever is raised, the run has ended then."""
         try:
             batch = await self._run.take()
             if batch is not None and self._for_spark:
                 batch = self._converted(batch)
         except BaseException as error:
             if self._planned and isinstance(error, ObjectChangedError):
-                # The layers below advise to read it again, which would find the same.
+                # The hint of the layers below, to read again, does not help with a plan.
                 error.hint = _PLAN_AGAIN
             await self.close()
             raise
@@ -376,6 +376,6 @@ def _conversion(schema: pa.Schema) -> Convert:
 
 
 def converted_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema of the batches that mapInArrow takes in place of batches of this one."""
+    """Return the schema of the batches that mapInArrow takes in place of batches of this one."""
     empty = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
     return _conversion(schema)(empty).schema

@@ -54,7 +54,7 @@ class RunLimits:
         """A file has failed: no file after it need begin."""
 
     def rows_wanted(self) -> int | None:
-        """The most rows that a file which starts now may be asked for; None for all."""
+        """Return the most rows that a file which starts now may be asked for; None for all."""
         return None if self._limit is None else max(0, self._limit - self.rows_passed)
 
     def read_ahead(self, task: ScanTask) -> None:
@@ -68,7 +68,7 @@ class RunLimits:
         self.admission.grow(min(1 + math.ceil(cover / self.size.usual), most))
 
     def part(self, weight: float) -> float:
-        """The part of a full-size piece that a piece of this weight counts as. With a limit of rows each counts as one."""
+        """Return the part of a full-size piece that a piece of this weight counts as. With a limit of rows each counts as one."""
         if self._limit is not None:
             return 1.0
         return part_of(weight, self.size.usual)

@@ -91,7 +91,7 @@ class Scan:
         return AwaitedBatches(self._engine, self._runs)
 
     def to_batches(self) -> BlockingBatches:
-        """The record batches, one by one, in file order (any with `order=False`); close the iterator to stop early.
+        """Return the record batches, one by one, in file order (any with `order=False`); close the iterator to stop early.
 
         `close` waits until nothing is in flight. An iterator that is dropped stops too, and nobody waits for that.
 
@@ -120,7 +120,7 @@ class Scan:
     __iter__ = to_batches
 
     def to_table(self) -> pa.Table:
-        """The whole result, in file order (any with `order=False`).
+        """Return the whole result, in file order (any with `order=False`).
 
         Works inside a running event loop too, which it blocks meanwhile.
 
@@ -136,7 +136,7 @@ class Scan:
         return await self._runs.table_async(self._runs.limit())
 
     def head(self, num_rows: int = 10) -> pa.Table:
-        """The first rows in file order (with `order=False` any that many); reading stops when they are there.
+        """Return the first rows in file order (with `order=False` any that many); reading stops when they are there.
 
         Raises
         ------
@@ -152,7 +152,7 @@ class Scan:
         return await self._runs.table_async(self._runs.limit(check_count(num_rows)))
 
     def count_rows(self) -> int:
-        """How many rows match; from metadata alone where the metadata proves it.
+        """Return how many rows match; from metadata alone where the metadata proves it.
 
         Raises
         ------
@@ -259,7 +259,7 @@ class Scan:
     # -- Arrow -----------------------------------------------------------------------------------
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The result as a stream of record batches that other libraries read from, in file order (any with `order=False`).
+        """Return the result as a stream of record batches that other libraries read from, in file order (any with `order=False`).
 
         Raises
         ------

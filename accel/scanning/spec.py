@@ -1,4 +1,4 @@
-"""What a scan was asked for, checked and unchanged from then on."""
+"""The arguments of a scan, checked and unchanged from then on."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PathKey = TypeVar("PathKey", bound="str | os.PathLike[str]")
 Paths: TypeAlias = "Path | Sequence[Path]"
 """One, or several as a list or tuple."""
 Source: TypeAlias = "Path | Sequence[Path | ScanTask] | Plan | ScanTask | Iterator[pa.RecordBatch]"
-"""What is scanned: paths, a plan or tasks of one, or what `mapInArrow` passes."""
+"""The sources of a scan: paths, a plan or its tasks, or the batches that `mapInArrow` passes."""
 Partitioning: TypeAlias = 'Literal["auto", "hive"] | pa.Schema | None'
 """How directory names are read."""
 
@@ -55,7 +55,7 @@ class ScanSpec:
     source: Any
     where: Expr | None = None
     where_text: str | None = None
-    """What `where` was parsed from, for the messages of errors."""
+    """The text that `where` was parsed from, for error messages."""
     columns: tuple[str, ...] | None = None
     limit: int | None = None
     selection: Mapping[str, Mapping[int, RowSelection]] | None = None
@@ -70,13 +70,13 @@ class ScanSpec:
     options: Options = field(default_factory=Options)
 
     def at_most(self, limit: int | None) -> int | None:
-        """The lesser of a limit and the scan's own; None for no limit."""
+        """Return the lesser of a limit and the scan's own; None for no limit."""
         return self.limit if limit is None else limit if self.limit is None else min(limit, self.limit)
 
     def explain_error(
         self, error: AccelError, url: str, *, hint_for: Callable[[str, str], str | None]
     ) -> AccelError:
-        """An error that no file can mend, with what the caller wrote and, where that settled the schema, the first file.
+        """Return an error that no file can mend, with what the caller wrote and, where that settled the schema, the first file.
 
         Parameters
         ----------
@@ -92,21 +92,21 @@ class ScanSpec:
     @property
     def texts(self) -> frozenset[str]:
         """The columns that `schema` says are texts or bytes: of a partition `code=007`, whose value would be 7 otherwise."""
-        return frozenset(field.name for field in self.schema or () if _is_text(field.type))
+        if self.schema is None:
+            return frozenset()
+        from accel.planning.conform import is_bytes, is_text
+
+        kinds = {
+            field.name: field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+            for field in self.schema
+        }
+        return frozenset(name for name, kind in kinds.items() if is_text(kind) or is_bytes(kind))
 
     @property
-    def screens(self) -> bool:
-        """Whether files may be judged together, before any is planned by itself."""
-        # With a selection a file's rows are chosen by hand; an IDX1 that is named may have something to say.
+    def prunes_blocks(self) -> bool:
+        """Whether files may be pruned together, before any is planned by itself."""
+        # With a selection the caller chooses the rows; an IDX1 that is named has to be looked up.
         return self.where is not None and self.selection is None and not self.embedded
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    texts = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    several = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
-    return bool(texts or several or pa.types.is_fixed_size_binary(kind))
 
 
 # Parquet counts rows in 64 bits.
@@ -189,7 +189,7 @@ def check_arguments(
             raise TypeError(f"{name} is True or False, not {flag!r:.80}")
     if schema is not None and not isinstance(schema, pa.Schema):
         raise TypeError(f"schema is a pyarrow.Schema, not a {type(schema).__name__}")
-    # Compared as text only: what is no text may take no comparison.
+    # Only texts are compared: another object may not support comparison.
     named = partitioning is None or (isinstance(partitioning, str) and partitioning in ("auto", "hive"))
     if not named and not isinstance(partitioning, pa.Schema):
         raise ValueError(
@@ -230,7 +230,7 @@ def _source_hint(source: object) -> str:
     for name in ("tolist", "to_list"):
         if hasattr(source, name):
             return f"; its {name}() makes a list"
-    # As a data set of pyarrow has them.
+    # A pyarrow data set has them.
     return "; its .files are such a list" if isinstance(getattr(source, "files", None), list) else ""
 
 
@@ -266,7 +266,7 @@ def _check_embedded(embedded: Any) -> None:
 
 
 def _check_selection(selection: Any) -> dict[str, dict[int, RowSelection]]:
-    """What was asked for, read once: ranges may come from an iterator, and their holder may change."""
+    """Read the caller's selection once: ranges may come from an iterator, and their holder may change."""
     if not isinstance(selection, Mapping):
         raise TypeError(
             f"selection is a mapping of files to row groups to row ranges, not a {type(selection).__name__}"

@@ -319,7 +319,7 @@ def test_not_where_an_index_lies() -> None:
 
 def test_rows_of_a_remembered_predicate_are_kept_at_once() -> None:
     knowing = Handle()
-    knowing.remembered = object()
+    knowing.predicate_cache = object()
     cache = accel.Cache()
     assert [ask(entry(cache, handle=knowing, sure=ALL)) for _ in range(2)] == [None, FOUND]
     # What is in doubt may be asked for once only, whatever is remembered of others.

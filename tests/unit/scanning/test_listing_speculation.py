@@ -392,7 +392,7 @@ async def test_it_is_of_the_version_that_was_used_that_the_store_is_asked(
     held = SimpleNamespace(assumed=[handles[name] for name in used], confirm_assumed=lambda moment: None)
     assumed: Any = SimpleNamespace(
         answers=None,
-        spec=SimpleNamespace(screens=True),
+        spec=SimpleNamespace(prunes_blocks=True),
         reader=SimpleNamespace(
             opener=SimpleNamespace(freshness=held), metrics=SimpleNamespace(deepest=lambda trips: None)
         ),
