@@ -1,6 +1,6 @@
-"""What a store of one's own is made of: `RangeStore`, and what it may do besides. For `store=` of `accel.scan`.
+"""The protocols of a store for `store=`: `RangeStore` is all it must implement, the others are optional.
 
-Importing this loads nothing; each name is imported when it is first used.
+Each name is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -33,27 +33,14 @@ __all__ = [
     "Writer",
 ]
 
-_HOMES = {
-    "ByteRange": "accel.ranges",
-    "Gatherer": "accel.store.range_store",
-    "Header": "accel.store.range_store",
-    "Lister": "accel.store.range_store",
-    "ObjectEntry": "accel.store.range_store",
-    "Pager": "accel.store.range_store",
-    "Payload": "accel.store.range_store",
-    "RangeStore": "accel.store.range_store",
-    "Suffix": "accel.ranges",
-    "Writer": "accel.store.range_store",
-}
-
 
 def __getattr__(name: str) -> object:
-    import importlib
-
-    home = _HOMES.get(name)
-    if home is None:
+    if name not in __all__:
         raise AttributeError(f"module 'accel.stores' has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
+    from accel import ranges
+    from accel.store import range_store
+
+    value = getattr(ranges if name in ("ByteRange", "Suffix") else range_store, name)
     globals()[name] = value
     return value
 

@@ -1,4 +1,4 @@
-"""The least and the greatest value of a column, by its statistics, as text."""
+"""The layout of a file: its columns, row groups and indexes, and advice on what would make it faster."""
 
 from __future__ import annotations
 
@@ -36,26 +36,9 @@ _SHOWN = 32
 
 
 def leaf_type(handle: FileHandle, leaf: int) -> pa.DataType:
-    """The Arrow type of a leaf's own values, out of the structs, lists and maps that it is in; null where it is not found."""
-    schema = handle.metadata.schema
-    path = schema.leaves[leaf].path
-    if schema.leaves[leaf].max_repetition:
-        return _plain_type(handle, leaf)
-    position = next(i for i, (a, b) in enumerate(schema.field_leaves) if a <= leaf < b)
-    kind = handle.arrow_schema.field(position).type
-    for name in path[1:]:
-        index = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
-        if index < 0:
-            return pa.null()
-        kind = kind.field(index).type
-    return kind
-
-
-def _plain_type(handle: FileHandle, leaf: int) -> pa.DataType:
-    """A repeated leaf's own type, found by walking down the lists and maps above it."""
-    schema = handle.metadata.schema
-    position, (first, _) = next(
-        (i, span) for i, span in enumerate(schema.field_leaves) if span[0] <= leaf < span[1]
+    """Return the Arrow type of the values of a leaf, inside structs, lists and maps; null if the types do not match."""
+    position, (first, stop) = next(
+        (i, span) for i, span in enumerate(handle.metadata.schema.field_leaves) if span[0] <= leaf < span[1]
     )
     flat: list[pa.DataType] = []
     stack = [handle.arrow_schema.field(position).type]
@@ -65,17 +48,17 @@ def _plain_type(handle: FileHandle, leaf: int) -> pa.DataType:
             stack += [kind.field(i).type for i in reversed(range(kind.num_fields))]
         else:
             flat.append(kind)
-    return flat[leaf - first] if leaf - first < len(flat) else pa.null()
+    return flat[leaf - first] if len(flat) == stop - first else pa.null()
 
 
 def extremes(bounds: Bounds, kind: pa.DataType) -> tuple[str | None, str | None]:
-    """The least and greatest bound as text; None where some row group with values has none."""
+    """Return the least and the greatest bound as text; None if a row group with values lacks one."""
     empty = (bounds.null_count == bounds.num_values) & (bounds.num_values >= 0)
     out: list[str | None] = []
     for values, has, pick in ((bounds.lower, bounds.has_lower, min), (bounds.upper, bounds.has_upper, max)):
-        known = values[has].tolist()
-        whole = bool((has | empty).all()) and known
-        out.append(_show(pick(known), bounds.domain, kind) if whole else None)
+        found = values[has].tolist()
+        whole = bool((has | empty).all()) and found
+        out.append(_show(pick(found), bounds.domain, kind) if whole else None)
     return out[0], out[1]
 
 
@@ -103,7 +86,7 @@ def _text(value: object, domain: Domain, kind: pa.DataType) -> str:
             try:
                 return shown_values(relabel(ticks, kind))[0] or ""
             except (pa.ArrowException, ValueError):
-                pass  # a date that no calendar has
+                pass  # a date outside the calendar
     return str(value)
 
 
@@ -117,11 +100,13 @@ class Indexes:
     offset: Mapping[tuple[int, int], OffsetIndex]
     column: Mapping[tuple[int, int], ColumnIndex]
     read: bool
-    """False where they were passed over for their size."""
+    """False if they are too large to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLayout:
+    """One row group. Sizes are in bytes."""
+
     rows: int
     compressed: int
     uncompressed: int
@@ -129,7 +114,7 @@ class GroupLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnLayout:
-    """One leaf column, over all row groups. Sizes are bytes."""
+    """One leaf column, over all row groups. Sizes are in bytes."""
 
     name: str
     physical: str
@@ -139,12 +124,12 @@ class ColumnLayout:
     compressed: int
     uncompressed: int
     pages: int | None
-    """Data pages; None where neither an index nor the footer tells."""
+    """Data pages; None if neither an index nor the footer counts them."""
     largest_page: int | None
     dictionary_fallbacks: int
     """Chunks that begin dictionary-encoded and end plain."""
     nulls: int | None
-    """None where a row group does not say."""
+    """None if the statistics of a row group do not say."""
     min: str | None
     max: str | None
     statistics: int
@@ -156,7 +141,7 @@ class ColumnLayout:
     order: str
     """"ascending", "descending", "clustered", "scattered", or "unknown"."""
     overlap: float | None
-    """Of the units with bounds (pages, else row groups): the share in which a value of the column may lie."""
+    """The share of the units with bounds (pages, else row groups) that may hold one value of the column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,21 +152,21 @@ class EmbeddedLayout:
     column: str
     level: str
     count: int
-    """Entries in the table of contents: 1 for an index of the whole file, else one a row group that has it."""
+    """Entries in the table of contents: 1 for an index of the whole file, else one per row group that has it."""
     units: int
-    """Files, row groups, pages or rows that they speak of."""
+    """Files, row groups, pages or rows that they cover."""
     bytes: int
     seconds: float | None
-    """What building them took, decoding not counted; None where the file does not say."""
+    """Processor time of building them, without decoding; None if the file does not say."""
     idle: int = 0
-    """Of `count`, those that rule nothing out, as far as they were read."""
+    """How many of them, as far as they were read, rule nothing out."""
     shortcoming: str | None = None
-    """Why they do not, and what to take instead."""
+    """Why, and what to build instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLayout:
-    """One file. Sizes are bytes."""
+    """One file. Sizes are in bytes."""
 
     url: str
     size: int
@@ -193,13 +178,13 @@ class FileLayout:
     index_bytes: int
     bloom_bytes: int
     tail_bytes: int
-    """What one suffix read must bring for footer and page indexes at once."""
+    """Bytes of the suffix that holds the footer and the page indexes."""
     indexes_read: bool
     key_value: Mapping[str, int]
     """Sizes of the values."""
     embedded: tuple[EmbeddedLayout, ...]
     sorting: tuple[str, ...]
-    """As the writer declares it, for the first row group."""
+    """The order that the writer declares for the first row group."""
     row_groups: tuple[GroupLayout, ...]
     columns: tuple[ColumnLayout, ...]
 
@@ -207,8 +192,24 @@ class FileLayout:
 def describe_layout(
     url: str, handle: FileHandle, *, indexes: Indexes, shortcomings: Mapping[int, str] = {}
 ) -> FileLayout:
-    """Put together what the footer and the indexes say; and of embedded ones, by their place in the table, why they rule
-    nothing out."""
+    """Describe a file by its footer and indexes.
+
+    Parameters
+    ----------
+    url : str
+        The URL to show.
+    handle : FileHandle
+        The opened file.
+    indexes : Indexes
+        Its page indexes.
+    shortcomings : mapping, optional
+        Why embedded indexes rule nothing out, by their place in the table of contents.
+
+    Returns
+    -------
+    FileLayout
+        The description.
+    """
     metadata = handle.metadata
     chunks = metadata.chunks
     lengths = (chunks.column_index_length, chunks.offset_index_length)
@@ -264,10 +265,10 @@ def _embedded(handle: FileHandle, shortcomings: Mapping[int, str]) -> tuple[Embe
 
 
 def _covered(entry: Entry) -> str:
-    """The column that an index is of, or what of which columns."""
-    told = entry.params.get("columns")
-    if entry.columns and isinstance(told, list):
-        return ", ".join(map(str, told))
+    """Return the column, or the list of columns and expressions, that an index covers."""
+    names = entry.params.get("columns")
+    if entry.columns and isinstance(names, list):
+        return ", ".join(map(str, names))
     if entry.columns:
         return ", ".join(".".join(each.column) for each in entry.columns)
     column, of = ".".join(entry.column), entry.params.get("of", "value")
@@ -275,8 +276,7 @@ def _covered(entry: Entry) -> str:
 
 
 def _sum(seconds: list[float | None]) -> float | None:
-    known = [each for each in seconds if each is not None]
-    return round(sum(known), 3) if len(known) == len(seconds) else None
+    return None if None in seconds else round(sum(each or 0.0 for each in seconds), 3)
 
 
 def _total(values: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> int:
@@ -343,7 +343,7 @@ def _name(kind: type[Codec | Encoding], code: int) -> str:
 
 
 def _encodings(masks: list[int], *, coded: bool) -> tuple[str, ...]:
-    """Of the data pages' values: those of levels are everywhere, and every dictionary page is plain."""
+    """Return the encodings of the values in data pages; `coded` says that only the dictionary page is plain."""
     bits = 0
     for mask in masks:
         bits |= mask
@@ -373,7 +373,7 @@ def _count_pages(
 def _order(
     metadata: FileMetadata, leaf: int, groups: Bounds, indexes: Indexes, kind: pa.DataType
 ) -> tuple[str, float | None]:
-    """How the column lies in the file, judged by its pages where they have bounds, else by row groups."""
+    """Judge the order of a column by the bounds of its pages, or of its row groups where pages have none."""
     parts: list[Bounds] = []
     for g in range(metadata.num_row_groups):
         offset, column = indexes.offset.get((g, leaf)), indexes.column.get((g, leaf))
@@ -390,11 +390,11 @@ def _order(
 
 
 def judge_order(lower: np.ndarray, upper: np.ndarray) -> tuple[str, float | None]:
-    """Name the order of units by their bounds, and the share of them that a value's search must read."""
+    """Return the order of units by their bounds, and the share of them that a search for one value must read."""
     n = len(lower)
     if n < 2:
         return "unknown", None
-    # Of each unit's lower bound: how many units hold it between their bounds.
+    # For each unit, the number of units whose bounds enclose its lower bound.
     begun = np.searchsorted(np.sort(lower), lower, side="right")
     ended = np.searchsorted(np.sort(upper), lower, side="left")
     overlap = float((begun - ended).mean()) / n
@@ -405,7 +405,7 @@ def judge_order(lower: np.ndarray, upper: np.ndarray) -> tuple[str, float | None
     return ("clustered" if overlap * n <= 2 or overlap <= 0.1 else "scattered"), overlap
 
 
-# Below these a file is read in a request or two whatever its layout.
+# A smaller file is read in a request or two whatever its layout.
 _SMALL_FILE = 1 * MIB
 _SMALL_COLUMN = MIB // 4
 _LARGE_PAGE = 1 * MIB
@@ -416,7 +416,7 @@ _MANY_GROUPS = 8
 
 
 def advise(file: FileLayout) -> list[str]:
-    """The advice for one file, the most worthwhile first; empty where there is nothing to say."""
+    """Return the advice for one file, the most worthwhile first."""
     if not file.rows:
         return []
     if file.size < _SMALL_FILE:
@@ -495,14 +495,14 @@ def _of_columns(
 
 
 def _statistics(file: FileLayout, columns: Sequence[ColumnLayout]) -> list[str]:
-    bare = [
+    without = [
         c
         for c in columns
         if not c.statistics and not c.column_indexes and c.overlap is None and _is_prunable(c)
     ]
-    if not bare:
+    if not without:
         return []
-    return [f"no usable statistics for {_names(bare)}: a filter on them excludes nothing"]
+    return [f"no usable statistics for {_names(without)}: a filter on them excludes nothing"]
 
 
 def _is_prunable(column: ColumnLayout) -> bool:

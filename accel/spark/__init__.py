@@ -1,6 +1,6 @@
-"""Spark: a DataFrame of a scan, the schemas that mapInArrow wants, and the types that Spark can take.
+"""Spark: a DataFrame of a scan, and the schemas and types that `mapInArrow` takes.
 
-Importing this loads no pyspark; `read` and `spark_schema` do when they are called.
+Importing this module loads no pyspark; calling `read` or `spark_schema` does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # The scanner imports accel.decode.spark_types: loading the scanner's own callers here would be a circle.
+    # Imported on use, because `read` loads the whole scanner.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
