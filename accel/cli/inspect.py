@@ -29,7 +29,7 @@ from accel.reader.reader import Reader
 from accel.store import io_loop
 from accel.store.client import Client, client_for
 from accel.tables.path_source import discover
-from accel.writing.report import idle_warning
+from accel.writing.report import idle_warnings
 
 if TYPE_CHECKING:
     from accel.indexes.kind import LimitedKind
@@ -151,14 +151,8 @@ def _print(file: FileLayout, *, row_groups: bool) -> None:
         show("metadata", ", ".join(f"{name} ({byte_count(n)})" for name, n in file.key_value.items()))
     for index in file.embedded:
         show("index", _index(index))
-        idle = idle_warning(
-            f"the {index.kind} index of {index.column}",
-            count=index.count,
-            idle=index.idle,
-            shortcoming=index.shortcoming,
-        )
-        if idle is not None:
-            show("note", idle)
+        for warning in idle_warnings([index]):
+            show("note", warning)
     if not file.indexes_read:
         show("note", "the page indexes were not read for their size: pages are counted by the footer")
     console.print()

@@ -28,7 +28,7 @@ from accel.format.page_index import parse_column_index, parse_offset_index
 from accel.options import Options
 from accel.ranges import ByteRange, Suffix
 from accel.writing import EmbedProgress, embed, embed_async, source
-from accel.writing.tail import PageIndexPlaces, edit_footer
+from accel.writing.tail import edit_footer
 from tests.unit.writing.files import metadata_of, read_all, read_bytes, sample, write
 
 
@@ -68,7 +68,7 @@ def without_page_index(path: str) -> None:
     """The same file, as if its writer had made none."""
     metadata = metadata_of(path)
     none = np.full(metadata.chunks.start.shape, -1, np.int64)
-    footer = edit_footer(metadata.footer, places=PageIndexPlaces(none, none, none, none), key_value={})
+    footer = edit_footer(metadata.footer, places=np.stack([none] * 4), key_value={})
     data = Path(path).read_bytes()[: int(metadata.chunks.end.max())]
     Path(path).write_bytes(data + footer + len(footer).to_bytes(4, "little") + b"PAR1")
 
