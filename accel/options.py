@@ -152,7 +152,13 @@ class Options:
     """Refuse a file whose index or metadata had to be passed over, instead of warning."""
 
     def for_spark(self) -> Options:
-        """The same, as they are meant where Spark takes the rows."""
+        """Return the options with the defaults for rows that Spark takes.
+
+        Returns
+        -------
+        Options
+            The same options, with INT96 in microseconds unless they say otherwise.
+        """
         return (
             dataclasses.replace(self, int96_unit=Int96Unit.US) if self.int96_unit == Int96Unit.AUTO else self
         )

@@ -73,32 +73,39 @@ class CacheStats:
     """A moment's view of a cache."""
 
     entries: int
-    """Of metadata and dictionary pages."""
+    """Entries of metadata and dictionary pages."""
     nbytes: int
-    """What they were said to hold, in bytes."""
+    """Their bytes."""
     limit: int
     """`Cache.memory`."""
     hits: int
-    """Times that one was there when it was asked for."""
+    """Lookups that found an entry."""
     misses: int
+    """Lookups that found none."""
     evictions: int
+    """Entries that were evicted."""
     disk_hits: int = 0
-    """Times that the metadata of a file came from the disk tier, through this cache object."""
+    """Files whose metadata this cache object read from its directory."""
     disk_misses: int = 0
+    """Files whose metadata is not there."""
     disk_nbytes: int = 0
-    """What all entries in the directory hold, whichever process wrote them."""
+    """Bytes of the directory, whichever process wrote them."""
     data_entries: int = 0
     """Byte ranges of data."""
     data_nbytes: int = 0
+    """Their bytes."""
     data_hits: int = 0
-    """Ranges that were wanted and held whole."""
+    """Wanted ranges that were there as a whole."""
     data_misses: int = 0
+    """Wanted ranges that were not."""
     data_evictions: int = 0
+    """Ranges that were evicted."""
     row_entries: int = 0
-    """Parts of files whose few rows are kept as they were decoded, for one question each."""
+    """Decoded results of one question over part of a file."""
     row_nbytes: int = 0
+    """Their bytes."""
     result_nbytes: int = 0
-    """What all results hold: such rows, and which rows matched the last predicates."""
+    """Bytes of all results: such rows, and which rows matched recent predicates."""
 
 
 class _Recent(LRUCache[Hashable, Any]):
@@ -275,7 +282,13 @@ class Cache:
             self._disk.clear()
 
     def stats(self) -> CacheStats:
-        """Return sizes and counts up to now; looks through the directory, where there is one."""
+        """Count entries, bytes, hits and misses so far; this reads the directory of the cache, if there is one.
+
+        Returns
+        -------
+        CacheStats
+            The counts.
+        """
         disk = self._disk
         on_disk = {} if disk is None else {"disk_hits": disk.hits, "disk_misses": disk.misses}
         if disk is not None:

@@ -51,10 +51,20 @@ _TAKEN = frozenset(
 
 
 def spark_arrow_schema(schema: pa.Schema) -> pa.Schema:
-    """The Arrow schema that Spark can take the data of `schema` in.
+    """Return the Arrow schema in which Spark can take the data of another.
 
-    Names, order and nullability stay, except that void is nullable; metadata of the schema and its fields is
-    dropped. Where nothing needs converting the types are those of `schema`.
+    Names, order and nullability stay, except that void is nullable; metadata of the schema and its fields is dropped. Types
+    that need no conversion stay.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        The schema of the data.
+
+    Returns
+    -------
+    pyarrow.Schema
+        The schema after conversion.
 
     Raises
     ------
@@ -70,9 +80,22 @@ def spark_arrow_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def spark_conversion(schema: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:
-    """What to apply to each batch of `schema` before Spark gets it; None where it takes them as they are.
+    """Return the conversion of batches into types that Spark takes.
 
-    Raises SchemaMismatchError as `spark_arrow_schema` does.
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        The schema of the batches.
+
+    Returns
+    -------
+    callable or None
+        A function from a batch to a batch; None if Spark takes the batches as they are.
+
+    Raises
+    ------
+    SchemaMismatchError
+        As `spark_arrow_schema` raises it.
     """
     target = spark_arrow_schema(schema)
     if target.equals(schema, check_metadata=False) and not any(_holds_time(kind) for kind in schema.types):
@@ -85,9 +108,21 @@ def spark_conversion(schema: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordB
 
 
 def to_spark_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """`batch` with the types of `schema`, which is what `spark_arrow_schema` made of the batch's own.
+    """Convert a batch into the types of another schema.
 
-    Columns are matched by position, as Spark does. A column that needs nothing is not copied.
+    Columns are matched by position, as Spark does. A column that needs no conversion is not copied.
+
+    Parameters
+    ----------
+    batch : pyarrow.RecordBatch
+        The batch.
+    schema : pyarrow.Schema
+        The schema that `spark_arrow_schema` made of its own.
+
+    Returns
+    -------
+    pyarrow.RecordBatch
+        The converted batch.
 
     Raises
     ------

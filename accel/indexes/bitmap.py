@@ -84,11 +84,11 @@ class Bitmap(IndexKind):
             raise ValueError(f"range_rows is a number of rows, not {self.range_rows}")
 
     def builder(self, *, level: Level) -> _Builder:
-        """Start a new index."""
+        """Start a new index; see `StreamedKind.builder`."""
         return _Builder(self, level)
 
     def head_bytes(self, data: bytes) -> int:
-        """The length of the head of an index: a reader needs the head before it knows which part to read."""
+        """Find the length of the head; see `PartedKind.head_bytes`."""
         return head_length(data)
 
     def join(
@@ -99,10 +99,11 @@ class Bitmap(IndexKind):
         return join_bitmaps(runs, keep=keep)
 
     def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedBitmap:
-        """Read the head alone; `with_parts` adds the parts that a question needs."""
+        """Parse the head alone; see `PartedKind.parse_head`."""
         return ParsedBitmap(head=self._head(data, level, units), parts={})
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedBitmap:
+        """Parse an index; see `IndexKind.parse`."""
         head = self.parse_head(data[: head_length(data)], level=level, units=units)
         return head.with_all_parts(data)
 
@@ -116,6 +117,7 @@ class Bitmap(IndexKind):
 
     @property
     def params(self) -> Mapping[str, Any]:
+        """The parameters that the table of contents of a file shows."""
         return {"range_rows": self.range_rows}
 
 

@@ -82,23 +82,25 @@ class Bloom(IndexKind):
             raise ValueError(f"fpp is a chance between 0 and 1, not {self.fpp}")
 
     def builder(self, *, level: Level) -> _Builder:
-        """Start a new index."""
+        """Start a new index; see `StreamedKind.builder`."""
         return _Builder(self.fpp, level)
 
     def head_bytes(self, data: bytes) -> int:
-        """The length of the head of an index: a reader needs the head before it knows which part to read."""
+        """Find the length of the head; see `PartedKind.head_bytes`."""
         return head_length(data)
 
     def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedBloom:
-        """Read the head alone; `with_parts` adds the parts that a question needs."""
+        """Parse the head alone; see `PartedKind.parse_head`."""
         return ParsedBloom(read_head(data, units), {})
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedBloom:
+        """Parse an index; see `IndexKind.parse`."""
         head = self.parse_head(data[: head_length(data)], level=level, units=units)
         return head.with_all_parts(data)
 
     @property
     def params(self) -> Mapping[str, Any]:
+        """The parameters that the table of contents of a file shows."""
         return {"fpp": self.fpp}
 
 

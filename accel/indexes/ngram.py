@@ -63,29 +63,31 @@ class Ngram(IndexKind):
     ops: ClassVar[frozenset[LeafOp]] = frozenset({LeafOp.LIKE, LeafOp.EQ, LeafOp.IN, LeafOp.IS_NULL})
 
     def builder(self, *, level: Level) -> _Builder:
-        """Start a new index."""
+        """Start a new index; see `StreamedKind.builder`."""
         return _Builder(level)
 
     def head_bytes(self, data: bytes) -> int:
-        """The length of the head of an index: a reader needs the head before it knows which part to read."""
+        """Find the length of the head; see `PartedKind.head_bytes`."""
         return head_length(data)
 
     def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedNgram:
-        """Read the head alone; `with_parts` adds the parts that a question needs."""
+        """Parse the head alone; see `PartedKind.parse_head`."""
         return ParsedNgram(_read_head(data, units), {})
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedNgram:
+        """Parse an index; see `IndexKind.parse`."""
         head = self.parse_head(data[: head_length(data)], level=level, units=units)
         return head.with_all_parts(data)
 
     def shortcoming(self, data: bytes, *, units: int) -> str | None:
-        """Why an index, of which this is all or the head, rules nothing out but nulls; None where it does more."""
+        """Return why an index rules nothing out but nulls, or None; see `LimitedKind.shortcoming`."""
         head = _read_head(data[: head_length(data)], units)
         values = head.presence.value
         return _OPAQUE if bool(values.any()) and bool(head.opaque[values].all()) else None
 
     @property
     def params(self) -> Mapping[str, Any]:
+        """The parameters that the table of contents of a file shows."""
         return {"bytes": 3}
 
 

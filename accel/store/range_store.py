@@ -63,10 +63,12 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class ObjectEntry:
-    """One object of a listing. `path` is relative to the store's root, without a leading slash."""
+    """One object of a listing."""
 
     path: str
+    """Its path, relative to the root of the store, without a leading slash."""
     size: int
+    """Its bytes."""
     etag: str | None = None
     """As in `Payload`."""
 
@@ -96,14 +98,16 @@ class RangeStore(Protocol):
         Parameters
         ----------
         path : str
-            Relative to the store's root, without a leading slash.
+            The object, relative to the root of the store, without a leading slash.
         want : ByteRange or Suffix
+            The range.
         if_match : str, optional
-            The etag that the object must have: one that `read` gave before, and never a weak one.
+            The etag that the object must have: one that `read` returned, and never a weak one.
 
         Returns
         -------
         Payload
+            The bytes of the range, with the size and the etag of the object.
 
         Raises
         ------
@@ -124,7 +128,22 @@ class Gatherer(Protocol):
     async def gather_ranges(
         self, path: str, wants: Sequence[ByteRange], *, if_match: str | None = None
     ) -> Sequence[Payload]:
-        """Each of these ranges, exactly, all of one version; raises as `RangeStore.read` does, of any of them."""
+        """Read several ranges of one object, exactly and all of one version.
+
+        Parameters
+        ----------
+        path : str
+            As for `RangeStore.read`.
+        wants : sequence of ByteRange
+            The ranges.
+        if_match : str, optional
+            As for `RangeStore.read`.
+
+        Returns
+        -------
+        sequence of Payload
+            The ranges in the same order.
+        """
         ...
 
 
@@ -133,7 +152,18 @@ class Lister(Protocol):
     """A store that lists."""
 
     def list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
-        """Objects at or below `prefix` (a whole path segment prefix; "" is the root), sorted by path."""
+        """List the objects at or below a prefix.
+
+        Parameters
+        ----------
+        prefix : str
+            Whole segments of a path; "" is the root.
+
+        Returns
+        -------
+        AsyncIterator of ObjectEntry
+            The objects, sorted by path.
+        """
         ...
 
 
@@ -147,9 +177,19 @@ class Pager(Protocol):
         ...
 
     def pages(self, prefix: str, *, after: str | None = None) -> AsyncGenerator[Sequence[ObjectEntry], None]:
-        """What `Lister.list` lists, in the store's own order; none is empty, and each is asked for in its turn.
+        """List the objects at or below a prefix page by page, each requested only when it is wanted.
 
-        With `after`, only what has a key greater than that; the store need not be asked for the others.
+        Parameters
+        ----------
+        prefix : str
+            As for `Lister.list`.
+        after : str, optional
+            List only objects with a greater key; the store need not be asked for the others.
+
+        Returns
+        -------
+        AsyncGenerator of sequences of ObjectEntry
+            The pages, none of them empty, in the order of the store.
         """
         ...
 
@@ -159,7 +199,18 @@ class Header(Protocol):
     """A store that tells size and etag of an object without its bytes."""
 
     async def head(self, path: str) -> ObjectEntry:
-        """One request; raises as `RangeStore.read` does."""
+        """Find the size and the etag of an object in one request.
+
+        Parameters
+        ----------
+        path : str
+            As for `RangeStore.read`.
+
+        Returns
+        -------
+        ObjectEntry
+            The object.
+        """
         ...
 
 
@@ -170,11 +221,20 @@ class Writer(Protocol):
     async def write(
         self, path: str, parts: AsyncIterator[bytes], *, size: int, if_match: str | None = None
     ) -> None:
-        """Put one object of `size` bytes, which is seen when it is whole or not at all.
+        """Put one object, which appears when it is whole or not at all.
 
-        With `if_match` it takes the place of that version only, in one request, and
-        ObjectChangedError is raised where there is another; the parts are then held in memory.
-        Without, whatever has the name is replaced, and memory stays bounded. What `parts` raises is
-        raised again, and nothing is written.
+        Without `if_match` an object of that name is replaced, and memory stays bounded. With it only that version is replaced, in
+        one request, for which the parts are collected in memory. An exception of `parts` is raised again, and nothing is written.
+
+        Parameters
+        ----------
+        path : str
+            As for `RangeStore.read`.
+        parts : AsyncIterator of bytes
+            The content.
+        size : int
+            The number of its bytes.
+        if_match : str, optional
+            The etag of the version to replace; ObjectChangedError is raised if there is another.
         """
         ...

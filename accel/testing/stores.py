@@ -120,9 +120,11 @@ class Call:
     """One request, as the store sees it."""
 
     path: str
+    """The object, or the prefix of a listing."""
     want: ByteRange | Suffix | None
     """None for a listing."""
     if_match: str | None
+    """The etag that it is pinned to."""
     begin: int
     """Its place in the order of all beginnings and ends."""
     end: int | None = None
