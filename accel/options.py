@@ -22,41 +22,40 @@ _MAY_BE_ZERO = (
     "probe_min_bytes",
 )
 _MAY_BE_INFINITE = ("backoff_max",)
-"""No bound on a wait."""
+"""Options without an upper limit."""
 _TOO_MUCH = 1 << 62
-"""What is reckoned with them still fits 64 bits."""
+"""Sums and products of smaller values fit 64 bits."""
 
 
 class Phases(enum.StrEnum):
-    """When the columns that only the result needs are asked for."""
+    """When the columns that only the result needs are requested."""
 
     AUTO = "auto"
-    """After the filter's, and only where rows match, where that is expected to be faster."""
+    """After the filter columns, and only for rows that match, if that is probably faster."""
     ONE = "one"
-    """Together with the filter's: always one round trip."""
+    """Together with the filter columns: always one round trip."""
     TWO = "two"
-    """After the filter's, whatever it saves."""
+    """After the filter columns, whatever it saves."""
 
 
 class Transport(enum.StrEnum):
-    """What reads ranges of S3."""
+    """How ranges of S3 are read."""
 
     AUTO = "auto"
-    """Connections of accel's own, by URLs that obstore signs, where that is all that the store asks for."""
+    """By accel's own connections, with URLs that obstore signs, if the store requires no more than that."""
     OBSTORE = "obstore"
-    """obstore, as it reads all other clouds."""
+    """By obstore, as from all other clouds."""
 
 
 class Int96Unit(enum.StrEnum):
-    """What timestamps that are stored as INT96 are read to."""
+    """The unit to which timestamps stored as INT96 are read."""
 
     AUTO = "auto"
-    """Microseconds for Spark (`accel.spark.read`, and scans within `mapInArrow`), as its own are; else nanoseconds."""
+    """Microseconds for Spark (`accel.spark.read`, and scans in `mapInArrow`), else nanoseconds."""
     NS = "ns"
-    """Nanoseconds, as pyarrow reads them, which reach from 1677 to 2262; one beyond raises `SchemaMismatchError`."""
+    """Nanoseconds, as in pyarrow, which reach from 1677 to 2262; a timestamp outside raises `SchemaMismatchError`."""
     US = "us"
-    """Microseconds, as Spark means them, which reach 290,000 years to either side. Digits after the sixth are dropped:
-    the time is rounded down."""
+    """Microseconds, as in Spark, which reach 290,000 years to either side. The time is rounded down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,88 +67,86 @@ class Options:
     Raises
     ------
     TypeError
-        A value is not of its option's type.
+        A value does not have the type of its option.
     ValueError
-        A value is out of range: negative, 0 where that means nothing, 2**62 or more. `backoff_max`
-        may be infinite.
+        A value is out of range: negative, 0 for most options, or at least 2**62. `backoff_max` may be infinite.
     """
 
     tail_hint: int | None = None
-    """Bytes of a file's end that are read first, until a file in the same folder has shown how many its like take.
-    None: what lengthens the wait by a quarter, as measured of the store, but at least 128 KiB, at most 448 KiB, and at
-    most 1/512 of a file whose size is known (if that is more than 128 KiB). Of local files 128 KiB."""
+    """Bytes of the end of a file that are read first, until a file in the same folder has shown how many are needed.
+    None: those that add a quarter to the measured latency of the store, at least 128 KiB, at most 448 KiB, and at
+    most 1/512 of a file whose size is known (if that is more than 128 KiB); 128 KiB for local files."""
     max_tail_hint: int = 4 * MIB
-    """Bytes: what is learned in place of `tail_hint` is never more."""
+    """The most bytes of the end of a file that are read first."""
     max_footer_bytes: int = 256 * MIB
-    """A footer that claims to be longer is refused."""
+    """The most bytes of a footer; a longer one is refused."""
     max_gap_bytes: int | None = None
-    """Two ranges of one file are merged when no more than this many unwanted bytes lie between. None: what one
-    response brings in the time that a request costs (0.4 ms; of local files 0.05), as measured of the store: 32 KiB at
-    90 MB/s, and never more than 1 MiB. Where many requests would be left, wider gaps are merged too, up to what all
-    responses together bring in that time."""
+    """The most unwanted bytes between two ranges of one file that are merged. None: the bytes that one response brings,
+    at the measured bandwidth of the store, in the time that a request costs (0.4 ms; 0.05 for local files): 32 KiB at
+    90 MB/s, and at most 1 MiB. If many requests would be left, the gaps may be as wide as all responses together bring in
+    that time."""
     max_coalesced_bytes: int | None = None
-    """Bytes of one request: none is merged beyond this, and a longer range is split into requests of about this size.
-    None: an even share of what is read at the same time, at least 512 KiB and at most 8 MiB. The share is an eighth at
-    first, and then a half to a sixteenth, as measured of the store; where several responses at once bring no more than
-    one, and of local files, it is 8 MiB."""
+    """The most bytes of one request: ranges are not merged beyond this, and a longer range is split.
+    None: an even share of the bytes that are read at the same time, at least 512 KiB and at most 8 MiB. The share is an
+    eighth at first, and then a half to a sixteenth, by measurements of the store. It is 8 MiB if several responses at once
+    bring no more than one, and for local files."""
     probe_min_bytes: int | None = None
-    """Bloom filters, dictionaries and embedded indexes are asked when the pages in doubt come to at least so many bytes.
-    None: as many as come and are decoded in the time of one round trip, as measured of the store (2 MiB at 30 ms and
-    90 MB/s), divided among the files that are planned at once, and at least 1 MiB. What was met before is used at any
-    size."""
+    """Bytes of pages in doubt from which on bloom filters, dictionaries and embedded indexes are consulted.
+    None: those that come and are decoded in the measured time of one round trip (2 MiB at 30 ms and 90 MB/s), divided
+    among the files that are planned at once, and at least 1 MiB. Cached ones are consulted at any size."""
     max_requests_in_flight: int = 256
-    """Requests under way at once, per store."""
+    """Requests in flight at once, per store."""
     max_files_in_flight: int = 256
-    """Files whose metadata one scan reads at once; more than 128 only while the network, not the processor, is waited
-    for. At 30 ms, 256 come to 8,000 footers a second at the most."""
+    """Files whose metadata one scan reads at once; more than 128 only while it waits for the network, and not for the
+    processor. At 30 ms, 256 amount to at most 8,000 footers per second."""
     max_tasks_in_flight: int = 8
     """Pieces of row groups that one scan fetches or decodes at once, counted in pieces of full size (`piece_bytes`). A
-    smaller piece counts as its share of a full one; below a quarter it counts as twice its share (a quarter at most, a
-    sixteenth at least). Up to four times as many are under way where the network holds more bytes than these (measured
-    latency times bandwidth). Of local files no more are than keep the decoding threads busy."""
+    smaller piece counts by its share of a full one; below a quarter it counts twice its share (at most a quarter, at least
+    a sixteenth). Up to four times as many are in flight if the network holds more bytes than these (measured latency
+    times bandwidth). For local files there are only as many as keep the decoding threads busy."""
     memory_limit: int = 512 * MIB
-    """Bytes that one scan may hold: fetched, decoding and decoded but not yet taken."""
+    """The most bytes in memory of one scan: fetched, being decoded, and decoded but not yet consumed."""
     piece_bytes: int = 12 * MIB
-    """A row group's selected pages are read in pieces of about this many compressed bytes. Of more than 96 columns they
-    are larger, by as much as there are more, up to an eighth of `memory_limit`. Of local files fewer are under way."""
+    """About the compressed bytes of the pieces in which the selected pages of a row group are read. With more than 96 columns
+    pieces are larger in proportion, up to an eighth of `memory_limit`. For local files fewer are in flight."""
     phases: Phases | Literal["auto", "one", "two"] = Phases.AUTO
-    """Late materialization: whether the filter's columns are read first and the others only where rows match."""
+    """Late materialization: whether the filter columns are read first, and the others only for rows that match."""
     batch_rows: int = 131_072
-    """A batch handed out has at most this many rows."""
+    """The most rows of a batch."""
     decode_threads: int = 0
-    """Threads that decode; 0 means one a core."""
+    """Threads that decode; 0 means one per core."""
     inline_decode_bytes: int = 256 * KIB
-    """A piece with fewer compressed bytes is decoded without a thread hand-off; with up to four times as many, where it is
-    looked through for some of its rows."""
+    """Compressed bytes below which a piece is decoded without a thread; four times as many if only some of its rows are
+    wanted."""
     assumed_latency: float = 0.03
-    """Seconds until a store's first byte, until its own are known from a few requests."""
+    """Seconds until the first byte of a response, until a few requests have measured the store."""
     assumed_bandwidth: float = 90e6
-    """Bytes a second of one response, until those of the store are known."""
+    """Bytes per second of one response, until a few requests have measured the store."""
     connect_timeout: float = 10.0
-    """For a connection to be made."""
+    """Seconds to open a connection."""
     read_timeout: float = 30.0
-    """For one request to make progress: until its first byte, and between two parts of its body."""
+    """Seconds without progress of one request: until its first byte, and between two parts of its body."""
     max_attempts: int = 6
-    """Tries of one request, the first included. A body that is cut off again and again counts once, where each try brings
-    a sixteenth of it."""
+    """Attempts of one request, the first included. Cut bodies count as one attempt as long as each brings a sixteenth of the
+    range."""
     backoff_base: float = 0.1
-    """The first retry waits a random time up to this; each further one up to twice the last."""
+    """The most seconds before the first retry, which are random; the most seconds double with each retry."""
     backoff_max: float = 10.0
-    """No wait before a retry is longer, whatever the server asks for."""
+    """The most seconds before any retry, whatever the server requests."""
     int96_unit: Int96Unit | Literal["auto", "ns", "us"] = Int96Unit.AUTO
-    """What timestamps that are stored as INT96 (by Impala, and Spark of old) are read to. A plan is read as it was planned."""
+    """The unit to which timestamps stored as INT96 (by Impala, and older Sparks) are read. A plan has the unit of its planning."""
     transport: Transport | Literal["auto", "obstore"] = Transport.AUTO
-    """What reads ranges of S3."""
+    """How ranges of S3 are read."""
     max_unranged_bytes: int = 64 * MIB
-    """An HTTP server that answers a range with the whole object is read up to this, else refused."""
+    """The most bytes to read from an HTTP server that answers a range with the whole object."""
     max_conditional_put_bytes: int = 256 * MIB
-    """An object up to this size can be given indexes in place: in one request, from memory."""
+    """The most bytes of an object that gets indexes in place: in one request, from memory."""
     allow_unpinned: bool = False
-    """Read objects of stores that give no etag over several requests (no protection from mixing)."""
+    """Whether objects without an etag are read in several requests, which may mix two versions."""
     verify_checksums: bool = True
-    """Whether a page that carries a CRC is held against it; one that does not match is refused. A CRC of 0 stands for none."""
+    """Whether the CRCs of pages are verified; a page that does not match is refused. A CRC of 0 means none."""
     strict: bool = False
-    """Refuse a file whose index or metadata had to be passed over, instead of warning."""
+    """Whether a file with an invalid index or metadata is refused; otherwise that is ignored with a warning."""
 
     def for_spark(self) -> Options:
         """Return the options with the defaults for rows that Spark takes.

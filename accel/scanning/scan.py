@@ -27,11 +27,11 @@ Asked = Sequence[tuple[str | Sequence[str], str]]
 
 
 class Scan:
-    """A question over Parquet files. Nothing is read before a result is asked for.
+    """A query over Parquet files. Nothing is read before a result is used.
 
     Made by `accel.scan`. Iterate it (`async for` or `for`) for record batches in bounded memory, or call
     `to_table`, `head`, `count_rows`, `to_reader`; duckdb, polars and pyarrow take it as an Arrow stream.
-    Each of them runs the scan anew (a scan over an iterator runs once). A scan may be used from several
+    Each of them runs the scan again (a scan over an iterator runs once). A scan may be used from several
     threads and event loops at once. Failures are `AccelError`s that name the file, the place and what to do;
     only wrong arguments raise a plain `TypeError` or `ValueError`.
 

@@ -19,7 +19,7 @@ class EmbedProgress:
     done: int
     """Stored bytes of the columns, or bytes of the new file, that are done."""
     total: int
-    """The same of all."""
+    """All of them."""
 
 
 @dataclass(frozen=True, slots=True)
