@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -417,150 +417,119 @@ _MANY_GROUPS = 8
 
 def advise(file: FileLayout) -> list[str]:
     """Return the advice for one file, the most worthwhile first."""
-    if not file.rows:
+    if not file.rows or file.size < 64 * 1024:
         return []
+    large = [c for c in file.columns if c.compressed >= _SMALL_COLUMN]
     if file.size < _SMALL_FILE:
-        return [] if file.size < 64 * 1024 else _of_columns(file, _timestamps)
-    advice = [
+        return list(_timestamps(large))
+    return [
         *_page_index(file),
         *_sort_order(file),
         *_row_groups(file),
-        *_of_columns(file, _statistics, _pages, _codec, _dictionary, _timestamps),
+        *_statistics(large),
+        *_pages(file, large),
+        *_codec(file, large),
+        *_dictionary(large),
+        *_timestamps(large),
+        *_tail(file),
     ]
-    hint = Options().max_tail_hint
-    if file.tail_bytes > hint:
-        advice.append(
-            f"footer and page indexes take {byte_count(file.tail_bytes)}: every cold open reads a good part of "
-            "that (fewer row groups, fewer columns, shorter statistics)"
-        )
-    return advice
 
 
-def _page_index(file: FileLayout) -> list[str]:
+def _page_index(file: FileLayout) -> Iterator[str]:
     groups = len(file.row_groups)
     large = [c for c in file.columns if c.compressed > _SMALL_COLUMN * groups]
-    without = [c for c in large if c.offset_indexes < groups]
-    if not without:
-        half = [c for c in large if c.column_indexes < groups]
-        if not half:
-            return []
-        return [f"no column index for {_names(half)}: their pages can be found, but not pruned"]
-    which = "no page index" if len(without) == len(large) else f"no page index for {_names(without)}"
-    return [
-        (
+    if without := [c for c in large if c.offset_indexes < groups]:
+        which = "no page index" if len(without) == len(large) else f"no page index for {_names(without)}"
+        yield (
             f"{which}: a lookup reads whole column chunks instead of pages (pyarrow: write_page_index=True; "
             "parquet-java, arrow-rs and Polars write it by default)"
         )
-    ]
+    elif half := [c for c in large if c.column_indexes < groups]:
+        yield f"no column index for {_names(half)}: their pages can be found, but not pruned"
 
 
-def _sort_order(file: FileLayout) -> list[str]:
-    judged = [c for c in file.columns if c.overlap is not None]
-    if file.rows < 100_000 or not judged or any(c.overlap is not None and c.overlap < 0.25 for c in judged):
-        return []
-    return [
-        (
+def _sort_order(file: FileLayout) -> Iterator[str]:
+    overlaps = [c.overlap for c in file.columns if c.overlap is not None]
+    if file.rows >= 100_000 and overlaps and min(overlaps) >= 0.25:
+        yield (
             "no column is sorted or clustered: statistics can exclude next to nothing (sort the rows by the column "
             "that queries filter on before writing)"
         )
-    ]
 
 
-def _row_groups(file: FileLayout) -> list[str]:
+def _row_groups(file: FileLayout) -> Iterator[str]:
     groups = file.row_groups
     largest = max(group.uncompressed for group in groups)
-    if largest > _LARGE_GROUP:
-        return [
-            (
-                f"a row group of {byte_count(largest)} uncompressed: readers without a page index need it whole, and "
-                "several cannot share the work (128 to 512 MiB serve well)"
-            )
-        ]
     average = sum(group.compressed for group in groups) // len(groups)
-    if len(groups) >= _MANY_GROUPS and average < _TINY_GROUP:
-        return [
-            (
-                f"{len(groups):,} row groups of {byte_count(average)} on average: each costs footer bytes and requests "
-                "(write 100,000 rows or more at a time)"
-            )
-        ]
-    return []
+    if largest > _LARGE_GROUP:
+        yield (
+            f"a row group of {byte_count(largest)} uncompressed: readers without a page index need it whole, and "
+            "several cannot share the work (128 to 512 MiB serve well)"
+        )
+    elif len(groups) >= _MANY_GROUPS and average < _TINY_GROUP:
+        yield (
+            f"{len(groups):,} row groups of {byte_count(average)} on average: each costs footer bytes and requests "
+            "(write 100,000 rows or more at a time)"
+        )
 
 
-def _of_columns(
-    file: FileLayout, *rules: Callable[[FileLayout, Sequence[ColumnLayout]], list[str]]
-) -> list[str]:
-    large = [c for c in file.columns if c.compressed >= _SMALL_COLUMN]
-    return [line for rule in rules for line in rule(file, large)]
-
-
-def _statistics(file: FileLayout, columns: Sequence[ColumnLayout]) -> list[str]:
+def _statistics(columns: Sequence[ColumnLayout]) -> Iterator[str]:
     without = [
         c
         for c in columns
         if not c.statistics and not c.column_indexes and c.overlap is None and _is_prunable(c)
     ]
-    if not without:
-        return []
-    return [f"no usable statistics for {_names(without)}: a filter on them excludes nothing"]
+    if without:
+        yield f"no usable statistics for {_names(without)}: a filter on them excludes nothing"
 
 
 def _is_prunable(column: ColumnLayout) -> bool:
     return "." not in column.name and column.physical != "INT96" and column.type != "null"
 
 
-def _pages(file: FileLayout, columns: Sequence[ColumnLayout]) -> list[str]:
-    heavy = [c for c in columns if c.largest_page is not None and c.largest_page > _LARGE_PAGE]
-    if heavy:
-        largest = max(c.largest_page or 0 for c in heavy)
-        return [
-            (
-                f"pages of up to {byte_count(largest)} in {_names(heavy)}: a lookup reads at least one whole page of "
-                "each column (limit them to 10,000 to 20,000 rows, or to 64 KiB to 1 MiB)"
-            )
-        ]
-    long = [c for c in columns if c.pages and file.rows / c.pages > _MANY_PAGE_ROWS and "." not in c.name]
-    if not long:
-        return []
-    return [
-        (
+def _pages(file: FileLayout, columns: Sequence[ColumnLayout]) -> Iterator[str]:
+    if heavy := [c for c in columns if (c.largest_page or 0) > _LARGE_PAGE]:
+        yield (
+            f"pages of up to {byte_count(max(c.largest_page or 0 for c in heavy))} in {_names(heavy)}: a lookup reads at "
+            "least one whole page of each column (limit them to 10,000 to 20,000 rows, or to 64 KiB to 1 MiB)"
+        )
+    elif long := [
+        c for c in columns if c.pages and file.rows / c.pages > _MANY_PAGE_ROWS and "." not in c.name
+    ]:
+        yield (
             f"pages of more than {_MANY_PAGE_ROWS:,} rows in {_names(long)}: other columns must be read for all of "
             "these rows (limit pages to 10,000 to 20,000 rows)"
         )
-    ]
 
 
-def _codec(file: FileLayout, columns: Sequence[ColumnLayout]) -> list[str]:
-    advice = []
-    plain = [c for c in columns if "UNCOMPRESSED" in c.codecs and c.compressed > file.size // 20]
-    if plain:
-        advice.append(f"{_names(plain)} not compressed: zstd usually halves what goes over the network")
-    old = [c for c in columns if {"LZ4", "LZO"} & set(c.codecs)]
-    if old:
-        advice.append(f"{_names(old)} in LZ4 or LZO framing that not every reader knows: use zstd or LZ4_RAW")
-    slow = [c for c in columns if "GZIP" in c.codecs]
-    if slow:
-        advice.append(f"{_names(slow)} in gzip: zstd is as small and decodes several times faster")
-    return advice
+def _codec(file: FileLayout, columns: Sequence[ColumnLayout]) -> Iterator[str]:
+    if plain := [c for c in columns if "UNCOMPRESSED" in c.codecs and c.compressed > file.size // 20]:
+        yield f"{_names(plain)} not compressed: zstd usually halves what goes over the network"
+    if old := [c for c in columns if {"LZ4", "LZO"} & set(c.codecs)]:
+        yield f"{_names(old)} in LZ4 or LZO framing that not every reader knows: use zstd or LZ4_RAW"
+    if slow := [c for c in columns if "GZIP" in c.codecs]:
+        yield f"{_names(slow)} in gzip: zstd is as small and decodes several times faster"
 
 
-def _dictionary(file: FileLayout, columns: Sequence[ColumnLayout]) -> list[str]:
-    fallen = [c for c in columns if c.dictionary_fallbacks]
-    if not fallen:
-        return []
-    return [
-        (
+def _dictionary(columns: Sequence[ColumnLayout]) -> Iterator[str]:
+    if fallen := [c for c in columns if c.dictionary_fallbacks]:
+        yield (
             f"dictionaries outgrown in {_names(fallen)}: pages written before that need a dictionary of up to a "
             "megabyte to be read (no dictionary for columns of mostly distinct values)"
         )
-    ]
 
 
-def _timestamps(file: FileLayout, columns: Sequence[ColumnLayout]) -> list[str]:
-    old = [c for c in columns if c.physical == "INT96"]
-    if not old:
-        return []
-    return [f"{_names(old)} stored as INT96, which has no usable statistics: write 64-bit timestamps"]
+def _timestamps(columns: Sequence[ColumnLayout]) -> Iterator[str]:
+    if old := [c for c in columns if c.physical == "INT96"]:
+        yield f"{_names(old)} stored as INT96, which has no usable statistics: write 64-bit timestamps"
+
+
+def _tail(file: FileLayout) -> Iterator[str]:
+    if file.tail_bytes > Options().max_tail_hint:
+        yield (
+            f"footer and page indexes take {byte_count(file.tail_bytes)}: every cold open reads a good part of "
+            "that (fewer row groups, fewer columns, shorter statistics)"
+        )
 
 
 def _names(columns: Sequence[ColumnLayout]) -> str:

@@ -13,13 +13,13 @@ from accel.metrics import Metrics
 from accel.planning.file_entry import FileEntry
 from accel.store.local_store import etag_of
 from accel.store.location import LOCAL_ROOT, Location
-from accel.store.range_store import ObjectEntry
+from accel.store.range_store import ObjectEntry, PageSeen
 from accel.store.request_errors import system_error
 from accel.store.tasks import each
 from accel.tables.named_source import NamedSource, SourceShape, has_hidden_name, working_directory_hint
 
 __all__ = [
-    "HeadClient",
+    "ListingClient",
     "choose",
     "choose_certain_files",
     "expand_local_glob",
@@ -172,16 +172,22 @@ def has_prefix(prefix: str, entries: Sequence[ObjectEntry]) -> bool:
 _AT_ONCE: Final = 16
 
 
-class HeadClient(Protocol):
-    """The part of `store.client.Client` that this module uses."""
+class ListingClient(Protocol):
+    """The part of `store.client.Client` that listing uses."""
+
+    async def list_below(
+        self, prefix: str, *, metrics: Metrics | None = None, begun: PageSeen | None = None
+    ) -> list[ObjectEntry]:
+        """Return the objects at or below a prefix, by path; `begun` may be called with some while others are awaited."""
+        ...
 
     async def head(self, path: str, *, metrics: Metrics | None = None) -> ObjectEntry:
-        """Return size and etag of one object."""
+        """Return size and etag of one object; requested for objects that are listed as empty files."""
         ...
 
 
 async def find_directory_markers(
-    files: Iterable[FileEntry], client: HeadClient, *, metrics: Metrics
+    files: Iterable[FileEntry], client: ListingClient, *, metrics: Metrics
 ) -> set[str]:
     """Return the paths among some listed files that no object has.
 
@@ -201,7 +207,7 @@ async def find_directory_markers(
     return found
 
 
-async def _is_missing(path: str, client: HeadClient, metrics: Metrics) -> bool:
+async def _is_missing(path: str, client: ListingClient, metrics: Metrics) -> bool:
     try:
         await client.head(path, metrics=metrics)
     except ObjectNotFoundError:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
@@ -25,6 +25,7 @@ from accel.store.request_errors import foremost
 from accel.store.tasks import Group, breathe, each
 from accel.store.threads import FILES
 from accel.tables.listed_files import (
+    ListingClient,
     choose,
     choose_certain_files,
     expand_local_glob,
@@ -38,11 +39,7 @@ from accel.tables.named_source import NamedSource, SourceShape, may_be_local, re
 if TYPE_CHECKING:
     from accel.tables.last_listing import LastListing
 
-__all__ = [
-    "ListingClient",
-    "PathSource",
-    "discover",
-]
+__all__ = ["PathSource", "discover"]
 
 # Bytes that the cache counts for the name of a directory.
 _DIRECTORY_BYTES = 256
@@ -240,24 +237,6 @@ OnEntries = Callable[[Iterable[FileEntry]], None]
 """Called with the first files of a listing while the store lists the others; it consumes as many as it wants."""
 
 
-class ListingClient(Protocol):
-    """The part of `store.client.Client` that listing uses."""
-
-    async def list_below(
-        self,
-        prefix: str,
-        *,
-        metrics: Metrics | None = None,
-        begun: PageSeen | None = None,
-    ) -> list[ObjectEntry]:
-        """Return the objects at or below a prefix, by path; `begun` may be called with some while others are awaited."""
-        ...
-
-    async def head(self, path: str, *, metrics: Metrics | None = None) -> ObjectEntry:
-        """Return size and etag of one object; requested for objects that are listed as empty files."""
-        ...
-
-
 async def discover(
     source: object,
     *,
@@ -415,7 +394,7 @@ async def _find_all(
         async with asyncio.TaskGroup() as group:
             tasks = {i: group.create_task(_find(named[i], client_for, metrics)) for i in pending}
     except BaseExceptionGroup as failures:
-        failure = _first(failures)
+        failure = foremost(failures)
     else:
         return {i: task.result() for i, task in tasks.items()}
     raise failure
@@ -474,13 +453,6 @@ async def _list_below(
     begun: PageSeen | None = None,
 ) -> list[ObjectEntry]:
     return await client_for(item.location.root).list_below(item.prefix, metrics=metrics, begun=begun)
-
-
-def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = failures
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def _directory_key(name: str) -> CacheKey:

@@ -78,7 +78,7 @@ class OtherVersion:
     store: RangeStore
     """The store that answers."""
     honour_if_match: bool = False
-    """Whether it is told the etag that the request is pinned to."""
+    """Whether that store gets the etag that the request is pinned to."""
 
 
 Fault: TypeAlias = "Status | CutBody | Stall | ShortBody | WrongRange | OtherVersion"

@@ -67,7 +67,7 @@ def read_file(handle: int, start: int, end: int) -> bytes:
 
 
 def _identity(found: os.stat_result) -> tuple[int, int, int, int]:
-    """Return what tells two versions of a local file apart."""
+    """Return the fields by which two versions of a local file differ."""
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 

@@ -205,10 +205,10 @@ def test_a_change_meanwhile_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_progress_is_told_and_may_end_it(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet")
     before = Path(path).read_bytes()
-    told: list[EmbedProgress] = []
-    report = embed(path, tmp_path / "b.parquet", indexes={}, progress=told.append)
-    assert [p.stage for p in told] == sorted((p.stage for p in told), key=["index", "copy"].index)
-    assert (told[-1].done, told[-1].total) == (report.size_after, report.size_after)
+    calls: list[EmbedProgress] = []
+    report = embed(path, tmp_path / "b.parquet", indexes={}, progress=calls.append)
+    assert [p.stage for p in calls] == sorted((p.stage for p in calls), key=["index", "copy"].index)
+    assert (calls[-1].done, calls[-1].total) == (report.size_after, report.size_after)
 
     def stop(now: EmbedProgress) -> None:
         if now.stage == "copy":

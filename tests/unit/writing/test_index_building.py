@@ -330,7 +330,7 @@ def test_seconds_are_those_of_the_kind_alone() -> None:
         assert 0.05 < builder.seconds < 0.5
 
 
-# Indexes of many row groups in one: which, and how it is kept and listed.
+# Indexes of many row groups joined to one.
 PAGE, PAGES = 50, 4
 
 
@@ -361,8 +361,8 @@ def test_many_row_groups_have_one_bitmap(tmp_path: Path, groups: int) -> None:
         (kind, version, "page", *one) for kind, version in (("bloom", 2), ("distinct", 1)) for one in each
     ]
     assert entries(path) == bitmaps + others
-    told = report.indexes[0]
-    assert (told.count, told.units) == (len(bitmaps), groups * PAGES)
+    index = report.indexes[0]
+    assert (index.count, index.units) == (len(bitmaps), groups * PAGES)
     # Embedded once more, from what is there.
     accel.embed(str(path), str(path), indexes={"key": "bitmap"})
     assert entries(path) == bitmaps
@@ -370,9 +370,9 @@ def test_many_row_groups_have_one_bitmap(tmp_path: Path, groups: int) -> None:
 
 def test_pieces_are_one_after_the_other() -> None:
     scratch = Scratch(memory_bytes=4)
-    kept = ScratchBytes.joined(
+    joined = ScratchBytes.joined(
         [scratch.store(b"abc"), scratch.store(b"defg"), ScratchBytes.joined([scratch.store(b"h")])]
     )
-    assert (kept.length, kept.read(), kept.read(2, 5)) == (8, b"abcdefgh", b"cde")
-    assert list(kept.pieces()) == [b"abc", b"defg", b"h"]
+    assert (joined.length, joined.read(), joined.read(2, 5)) == (8, b"abcdefgh", b"cde")
+    assert list(joined.pieces()) == [b"abc", b"defg", b"h"]
     assert scratch.store(b"0123456789").read(3, 6) == b"345"

@@ -40,15 +40,15 @@ def test_a_far_file_without_page_index_is_read_once(tmp_path: Path) -> None:
     chunks = original.metadata.chunks
     wanted = read_wanted({"category": ["distinct", "idx1"], "id": "bitmap"}, original.metadata)
     source.reads.clear()
-    told: list[int] = []
+    noted: list[int] = []
     survey = Survey(original, wanted, options=Options(), scratch=Scratch())
-    pages, built = survey.run(told.append)
+    pages, built = survey.run(noted.append)
     assert len(built) == 7
     assert pages.added == chunks.start.size
     assert sorted(source.reads) == sorted(
         zip(chunks.start.ravel().tolist(), chunks.end.ravel().tolist(), strict=True)
     )
-    assert sum(told) == survey.stored_bytes() == int(chunks.compressed.sum())
+    assert sum(noted) == survey.stored_bytes() == int(chunks.compressed.sum())
 
 
 def test_chunks_too_long_to_hold_are_read_for_their_headers_and_for_their_pages(tmp_path: Path) -> None:

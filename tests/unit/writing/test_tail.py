@@ -326,16 +326,16 @@ def test_lookups_save_a_round_trip_and_find_the_same(path: str, rows: pa.Table, 
 
 
 @pytest.mark.parametrize(
-    "told",
+    "place",
     [None, [], 9, "x", [3], [3, 9], [1 << 62, 9], [9, 1 << 62], [True, 9], [90, 0], [90, -1], {"a": 1}],
     ids=repr,
 )
-def test_a_place_that_is_none_is_passed_over(path: str, told: object) -> None:
+def test_a_place_that_is_none_is_passed_over(path: str, place: object) -> None:
     metadata = metadata_of(path)
     toc = json.loads(metadata.key_value[TOC_KEY])
     del toc["checksum"]
     for run in toc["indexes"]:
-        run["heads_again"] = [told] * len(run["at"])
+        run["heads_again"] = [place] * len(run["at"])
     metadata.key_value[TOC_KEY] = json.dumps(toc).encode()  # type: ignore[index]
     parsed = parse_toc(metadata)
     assert parsed is not None
