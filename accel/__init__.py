@@ -1,6 +1,6 @@
 """accel: selective queries over Parquet files in object stores, in about the time the network needs.
 
-The names below are the whole public face; each is imported when it is first used.
+These names are the whole public interface; each is imported when it is first used.
 """
 
 from __future__ import annotations

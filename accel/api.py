@@ -1,4 +1,4 @@
-"""The verbs: what a caller asks a scan or a plan with."""
+"""The verbs `scan` and `plan`: they check their arguments, choose a source of files and hand it to `scanning`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["DEFAULT_CACHE", "plan", "plan_async", "scan"]
 AUTO = "auto"
 """Stands for the index that lies beside the files, if there is one."""
 DEFAULT_CACHE = Cache()
-"""The one that the scans of a process share, where they are not given another."""
+"""The cache that the scans of a process share unless they are given another."""
 
 
 def scan(
@@ -52,36 +52,36 @@ def scan(
     options: Options | None = None,
     **refused: Never,
 ) -> Scan:
-    """Ask a question of Parquet files. No I/O happens before the result is used.
+    """Query Parquet files. No I/O happens before the result is used.
 
     Parameters
     ----------
     source : str, path, list, Plan, or iterator of record batches
-        A URL or path, a list of them, a glob, a directory (hive partitions are recognised), a `Plan`; or what
-        `mapInArrow` passes: record batches with a `path` column, or with the tasks of a plan.
+        A URL or path, a list of them, a glob, a directory (hive partitions are recognised), a `Plan`; or the
+        record batches that `mapInArrow` passes, with a `path` column or with the tasks of a plan.
     where : str, list, or expression, optional
         A SQL boolean expression (docs/predicates.md), pyarrow's filter lists, or `accel.col("a") > 1`.
     columns : sequence of str, optional
-        Names, or dotted paths into structs, in the order wanted; None for all, [] for row counts only.
+        Names, or dotted paths into structs, in the order of the result; None for all, [] for row counts only.
     limit : int, optional
-        Stop after so many rows: the first in file order, with `order=False` any that many.
+        Stop after this many rows: the first in file order, or any of them with `order=False`.
     selection : mapping, optional
         The caller's own access plan, `{path: {row group: [(start, stop), ...]}}`: half-open rows within each
         row group. Files and row groups not named are not read. It is intersected with what pruning finds.
-        A path stands for a URL where no other store's file has it.
+        A path may stand for a URL unless a file of another store has the same path.
     schema : pyarrow.Schema, optional
-        Of the data set. By default the first file's, with the partition columns appended.
+        The schema of the data set; by default that of the first file, with the partition columns appended.
     partitioning : {"auto", "hive", None} or pyarrow.Schema
-        How directory names are read: "hive" makes columns of `key=value`, a schema of those that it names, in its types,
-        None of none. "auto" is "hive", but None of an iterator: its paths come some at a time, and keys and types are
-        told by all of them. Of a folder only names below it count (docs/stores.md).
+        How directory names are read: "hive" makes a column of every `key=value`, a schema makes those that it names, in
+        its types, and None makes none. "auto" is "hive", or None for an iterator, whose paths come bit by bit while keys
+        and types depend on all of them. For a folder only names below it count (docs/stores.md).
     glob : bool
         Whether `*`, `?` and `[` in a path form a pattern.
     order : bool
-        Rows come in file order; False may interleave files, each with its own rows in order.
+        Whether rows come in file order; False may interleave files, each with its own rows in order.
     embedded : mapping, optional
         `{column: "idx1"}`: the files hold the distinct-value index of DataFusion's example, and it covers this
-        column. It names no column and has no checksum: whoever says this vouches for it. Indexes of accel's own
+        column. That index names no column and has no checksum, so the caller vouches for it. accel's own indexes
         (docs/indexes.md) are found without being named.
     index : "auto", str, PathLike, FilesIndex, or None
         The directory of an index outside the files, which `accel.build_index` has made: it rules files out before they are
@@ -91,28 +91,34 @@ def scan(
     listing : {"store", "index"}
         Where the list of files comes from: the store, or the index as it was refreshed last, which saves the listing.
     store : obstore store or RangeStore, optional
-        Takes the place of the store that URLs name; paths then are relative to it.
+        Replaces the store that URLs name; paths are relative to it.
     storage_options : mapping, optional
-        obstore's keys (`endpoint`, `access_key_id`, `region`, ...), each store's own (docs/stores.md); else the
-        usual environment variables.
+        obstore's keys (`endpoint`, `access_key_id`, `region`, ...), which differ by store (docs/stores.md); by default
+        the usual environment variables.
     cache : Cache or None
         By default one for the process; None for no caching beyond this scan.
     options : Options, optional
-        Every setting a caller may change.
+        Every setting that a caller may change.
 
     Returns
     -------
     Scan
+        The query, to be read as batches, a table or a count, or explained.
 
     Raises
     ------
     PredicateError
         `where` does not parse, or is no predicate.
     TypeError
-        Another argument is of no type named here; `store` and `storage_options` are looked at when the result is used,
-        which raises StoreError.
+        Another argument is of none of these types, or unknown. `store` and `storage_options` are checked when the result
+        is used, which raises StoreError.
     ValueError
-        Arguments that do not go together.
+        The arguments contradict each other.
+
+    Examples
+    --------
+    >>> scan = accel.scan("s3://bucket/flights/", "carrier = 'UA'", columns=["flight", "dep_delay"])
+    >>> scan.to_table()
     """
     _refuse("scan", refused)
     spec = check_arguments(
@@ -213,26 +219,34 @@ def plan(
 ) -> Plan:
     """Plan a scan: read its metadata and find the pages to read, but read no data.
 
-    The arguments are those of `scan`, but for `limit` and `order`, which are given to the scan of the plan. Over an
-    iterator of record batches with a `path` column (`mapInArrow`) it plans those files.
+    `limit` and `order` are arguments of the scan of the plan. For an iterator of record batches with a `path` column, as
+    `mapInArrow` passes it, the plan is of those files.
+
+    Parameters
+    ----------
+    source, where, columns, selection, schema, partitioning, glob, embedded
+        As for `scan`.
+    store, storage_options, cache, options
+        As for `scan`.
 
     Returns
     -------
     Plan
+        The tasks that `accel.scan(plan)` runs, here or on other machines.
 
     Raises
     ------
     TypeError, ValueError
-        As `scan` does.
+        As `scan` raises them.
     PredicateError, ColumnNotFoundError, SchemaMismatchError
-        The question does not parse, or not fit the files.
+        The predicate does not parse, or the query does not fit the files.
     ParquetFormatError, EncryptedFileError
         A file cannot be read.
     StoreError
         The store did not answer, or holds no such file (ObjectNotFoundError).
     """
     _refuse("plan", refused)
-    asked = scan(
+    engine = scan(
         source,
         where,
         columns=columns,
@@ -248,9 +262,9 @@ def plan(
         cache=cache,
         options=options,
     )._engine
-    # They may be credentials, and whoever shows a failure may show the variables of its frames.
+    # Credentials must not stay in the variables of a frame that a traceback may show.
     del source, store, storage_options
-    return _one_plan([io_loop.run(part.plan(Metrics())) for part in asked.parts()])
+    return _one_plan([io_loop.run(part.plan(Metrics())) for part in engine.parts()])
 
 
 async def plan_async(
@@ -271,9 +285,27 @@ async def plan_async(
     options: Options | None = None,
     **refused: Never,
 ) -> Plan:
-    """`plan`, awaited."""
+    """Plan a scan from a coroutine.
+
+    Parameters
+    ----------
+    source, where, columns, selection, schema, partitioning, glob, embedded
+        As for `scan`.
+    store, storage_options, cache, options
+        As for `scan`.
+
+    Returns
+    -------
+    Plan
+        As `plan` returns it.
+
+    Raises
+    ------
+    AccelError, TypeError, ValueError
+        As `plan` raises them.
+    """
     _refuse("plan_async", refused)
-    asked = scan(
+    engine = scan(
         source,
         where,
         columns=columns,
@@ -290,10 +322,10 @@ async def plan_async(
         options=options,
     )._engine
     del source, store, storage_options
-    return _one_plan([await io_loop.bridge(part.plan(Metrics())) for part in asked.parts()])
+    return _one_plan([await io_loop.bridge(part.plan(Metrics())) for part in engine.parts()])
 
 
-# What other libraries call an argument -> what it is here.
+# The names of arguments in other libraries -> their names here.
 _ELSEWHERE = {
     **dict.fromkeys(("filter", "filters", "predicate", "query"), "where"),
     **dict.fromkeys(("n_rows", "nrows", "num_rows", "head"), "limit"),
@@ -316,8 +348,8 @@ def _refuse(verb: str, refused: Mapping[str, object]) -> None:
             import difflib
 
             meant = next(iter(difflib.get_close_matches(name, scan.__kwdefaults__ or (), 1)), None)
-        told = f": did you mean {meant}=?" if meant else ""
-        raise TypeError(f"{verb}() got an unexpected keyword argument {name!r}{told}")
+        advice = f": did you mean {meant}=?" if meant else ""
+        raise TypeError(f"{verb}() got an unexpected keyword argument {name!r}{advice}")
 
 
 def _one_plan(plans: Sequence[Plan]) -> Plan:

@@ -120,7 +120,20 @@ class AccelError(Exception):
         return (_rebuild, (type(self), self.message, self.__dict__))
 
     def at(self, *, path: str | None = None, place: str | None = None) -> AccelError:
-        """Set the file and the place if an inner layer did not, and return self."""
+        """Fill in the file and the place if an inner layer did not know them.
+
+        Parameters
+        ----------
+        path : str, optional
+            The file.
+        place : str, optional
+            The place in it.
+
+        Returns
+        -------
+        AccelError
+            The error itself.
+        """
         if self.path is None and path is not None:
             self.path = redact(path)
         if self.place is None:
@@ -128,12 +141,34 @@ class AccelError(Exception):
         return self
 
     def within(self, place: str) -> AccelError:
-        """Prepend an outer place to the place, and return self."""
+        """Name what the place lies in, or the place if there is none yet.
+
+        Parameters
+        ----------
+        place : str
+            The enclosing place.
+
+        Returns
+        -------
+        AccelError
+            The error itself.
+        """
         self.place = f"{place}, {self.place}" if self.place else place
         return self
 
     def of(self, url: str) -> AccelError:
-        """Set the file to the address by which the user named it, and return self."""
+        """Name the file as the user does; inner layers know only its path in the store.
+
+        Parameters
+        ----------
+        url : str
+            The URL.
+
+        Returns
+        -------
+        AccelError
+            The error itself.
+        """
         self.path = redact(url)
         return self
 
@@ -187,10 +222,12 @@ class StoreError(AccelError, OSError):
 
     @property
     def filename(self) -> str | None:
+        """The file, as of other OSErrors."""
         return self.path
 
     @property
     def strerror(self) -> str:  # type: ignore[override]
+        """The message, as of other OSErrors."""
         return self.message
 
 

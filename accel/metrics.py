@@ -182,7 +182,15 @@ class Metrics:
             self.round_trips = max(self.round_trips, round_trips)
 
     def count_file(self, plan: Planned, sign: int) -> None:
-        """Add the counts of the plan of a file, or subtract them (`sign` is 1 or -1)."""
+        """Count what planning leaves of a file, or take it out again.
+
+        Parameters
+        ----------
+        plan : Planned
+            The plan of the file.
+        sign : int
+            1 to count it, -1 to take it out.
+        """
         self.files.add(total=sign, kept=sign if plan.tasks else 0)
         self.row_groups.add(total=sign * plan.row_groups, kept=sign * plan.row_groups_kept)
         self.pages.add(total=sign * plan.pages, kept=sign * plan.pages_kept)
@@ -207,7 +215,13 @@ class Metrics:
                 self.warnings.append(text)
 
     def as_dict(self) -> dict[str, object]:
-        """Return the counts as plain values, for logs and JSON."""
+        """Return the counts as plain values, for logs and JSON.
+
+        Returns
+        -------
+        dict
+            The counts by name.
+        """
         out: dict[str, object] = {}
         with self._lock:
             counts = {f.name: _copied(getattr(self, f.name)) for f in dataclasses.fields(self) if f.repr}

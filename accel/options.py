@@ -22,40 +22,40 @@ _MAY_BE_ZERO = (
     "probe_min_bytes",
 )
 _MAY_BE_INFINITE = ("backoff_max",)
-"""Infinity means no limit."""
+"""Options without an upper limit."""
 _TOO_MUCH = 1 << 62
-"""A limit of values, so that results of calculations fit 64 bits."""
+"""Sums and products of smaller values fit 64 bits."""
 
 
 class Phases(enum.StrEnum):
-    """When the columns that the filter does not use are read."""
+    """When the columns that only the result needs are requested."""
 
     AUTO = "auto"
-    """After the columns of the filter, and only where rows match, if that is expected to be faster; else together."""
+    """After the filter columns, and only for rows that match, if that is probably faster."""
     ONE = "one"
-    """Together with the columns of the filter, in one round trip."""
+    """Together with the filter columns: always one round trip."""
     TWO = "two"
-    """Always after the columns of the filter, and only where rows match."""
+    """After the filter columns, whatever it saves."""
 
 
 class Transport(enum.StrEnum):
-    """How ranges of objects in S3 are read."""
+    """How ranges of S3 are read."""
 
     AUTO = "auto"
-    """Over connections of accel's own, by URLs that obstore signs, where the settings of the store allow it."""
+    """By accel's own connections, with URLs that obstore signs, if the store requires no more than that."""
     OBSTORE = "obstore"
-    """Through obstore, as for all other clouds."""
+    """By obstore, as from all other clouds."""
 
 
 class Int96Unit(enum.StrEnum):
-    """The unit to which INT96 timestamps are read."""
+    """The unit to which timestamps stored as INT96 are read."""
 
     AUTO = "auto"
-    """Microseconds for Spark (`accel.spark.read`, and scans within `mapInArrow`), else nanoseconds."""
+    """Microseconds for Spark (`accel.spark.read`, and scans in `mapInArrow`), else nanoseconds."""
     NS = "ns"
-    """Nanoseconds, as in pyarrow, from 1677 to 2262; a timestamp beyond raises `SchemaMismatchError`."""
+    """Nanoseconds, as in pyarrow, which reach from 1677 to 2262; a timestamp outside raises `SchemaMismatchError`."""
     US = "us"
-    """Microseconds, as in Spark, for 290,000 years to either side. Further digits are dropped."""
+    """Microseconds, as in Spark, which reach 290,000 years to either side. The time is rounded down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,89 +67,95 @@ class Options:
     Raises
     ------
     TypeError
-        A value is not of the type of its option.
+        A value does not have the type of its option.
     ValueError
-        A value is negative, 0 where that has no meaning, or 2**62 or more. `backoff_max` may be infinite.
+        A value is out of range: negative, 0 for most options, or at least 2**62. `backoff_max` may be infinite.
     """
 
     tail_hint: int | None = None
-    """Bytes at the end of a file that are read first, until the size of the metadata has been learned from another file in the
-    folder. None: the bytes that lengthen the measured wait by a quarter, between 128 KiB and 448 KiB, and no more than
-    1/512 of a file whose size is known (or 128 KiB, if that is more); 128 KiB for local files."""
+    """Bytes of the end of a file that are read first, until a file in the same folder has shown how many are needed.
+    None: those that add a quarter to the measured latency of the store, at least 128 KiB, at most 448 KiB, and at
+    most 1/512 of a file whose size is known (if that is more than 128 KiB); 128 KiB for local files."""
     max_tail_hint: int = 4 * MIB
-    """Maximum bytes of the learned size that replaces `tail_hint`."""
+    """The most bytes of the end of a file that are read first."""
     max_footer_bytes: int = 256 * MIB
-    """Maximum bytes of a footer; a longer one is refused."""
+    """The most bytes of a footer; a longer one is refused."""
     max_gap_bytes: int | None = None
-    """Two ranges of a file are merged if no more than this many unwanted bytes lie between them. None: the bytes that one
-    response brings in the time that a request costs (0.4 ms; for local files 0.05), by the measured bandwidth: 32 KiB at
-    90 MB/s, and at most 1 MiB. If many requests would be left, wider gaps are merged too, up to the bytes that all
-    responses together bring in that time."""
+    """The most unwanted bytes between two ranges of one file that are merged. None: the bytes that one response brings,
+    at the measured bandwidth of the store, in the time that a request costs (0.4 ms; 0.05 for local files): 32 KiB at
+    90 MB/s, and at most 1 MiB. If many requests would be left, the gaps may be as wide as all responses together bring in
+    that time."""
     max_coalesced_bytes: int | None = None
-    """Bytes of one request: ranges are not merged beyond this, and a longer range is split into requests of about this size.
-    None: an even share of the bytes that are read at the same time, between 512 KiB and 8 MiB. The share is an eighth at
-    first, then a half to a sixteenth, as measured. It is 8 MiB for local files, and if several concurrent responses bring
-    no more than one."""
+    """The most bytes of one request: ranges are not merged beyond this, and a longer range is split.
+    None: an even share of the bytes that are read at the same time, at least 512 KiB and at most 8 MiB. The share is an
+    eighth at first, and then a half to a sixteenth, by measurements of the store. It is 8 MiB if several responses at once
+    bring no more than one, and for local files."""
     probe_min_bytes: int | None = None
-    """Bloom filters, dictionaries and embedded indexes are read if the pages in doubt have at least this many bytes. None: the
-    bytes that are transferred and decoded in one round trip, as measured (2 MiB at 30 ms and 90 MB/s), divided by the
-    number of files that are planned together, and at least 1 MiB. Indexes that were read before are used at any size."""
+    """Bytes of pages in doubt from which on bloom filters, dictionaries and embedded indexes are consulted.
+    None: those that come and are decoded in the measured time of one round trip (2 MiB at 30 ms and 90 MB/s), divided
+    among the files that are planned at once, and at least 1 MiB. Cached ones are consulted at any size."""
     max_requests_in_flight: int = 256
-    """Maximum concurrent requests to one store."""
+    """Requests in flight at once, per store."""
     max_files_in_flight: int = 256
-    """Maximum files whose metadata one scan reads concurrently; more than 128 only while the network, not the processor, is
-    the bottleneck. At 30 ms, 256 files are at most 8,000 footers a second."""
+    """Files whose metadata one scan reads at once; more than 128 only while it waits for the network, and not for the
+    processor. At 30 ms, 256 amount to at most 8,000 footers per second."""
     max_tasks_in_flight: int = 8
-    """Maximum pieces of row groups that one scan fetches or decodes concurrently, in pieces of full size (`piece_bytes`). A
-    smaller piece counts as its share of a full one; below a quarter as twice its share, between a sixteenth and a quarter.
-    Up to four times as many are under way if the network can carry more bytes (measured latency times bandwidth). For
-    local files, no more than keep the decoding threads busy."""
+    """Pieces of row groups that one scan fetches or decodes at once, counted in pieces of full size (`piece_bytes`). A
+    smaller piece counts by its share of a full one; below a quarter it counts twice its share (at most a quarter, at least
+    a sixteenth). Up to four times as many are in flight if the network holds more bytes than these (measured latency
+    times bandwidth). For local files there are only as many as keep the decoding threads busy."""
     memory_limit: int = 512 * MIB
-    """Maximum bytes of one scan in memory: fetched, being decoded, or decoded and not yet consumed."""
+    """The most bytes in memory of one scan: fetched, being decoded, and decoded but not yet consumed."""
     piece_bytes: int = 12 * MIB
-    """The selected pages of a row group are read in pieces of about this many compressed bytes. For more than 96 columns pieces
-    are larger in proportion, up to an eighth of `memory_limit`."""
+    """About the compressed bytes of the pieces in which the selected pages of a row group are read. With more than 96 columns
+    pieces are larger in proportion, up to an eighth of `memory_limit`. For local files fewer are in flight."""
     phases: Phases | Literal["auto", "one", "two"] = Phases.AUTO
-    """Late materialization: whether the columns of the filter are read first, and the others only where rows match."""
+    """Late materialization: whether the filter columns are read first, and the others only for rows that match."""
     batch_rows: int = 131_072
-    """Maximum rows of a batch."""
+    """The most rows of a batch."""
     decode_threads: int = 0
-    """Threads that decode; 0 means one for each core."""
+    """Threads that decode; 0 means one per core."""
     inline_decode_bytes: int = 256 * KIB
-    """A piece of fewer compressed bytes is decoded on the I/O loop, without a thread; one of up to four times as many, if only
-    some of its rows are selected."""
+    """Compressed bytes below which a piece is decoded without a thread; four times as many if only some of its rows are
+    wanted."""
     assumed_latency: float = 0.03
-    """Seconds until the first byte of a response, assumed until a few requests have been measured."""
+    """Seconds until the first byte of a response, until a few requests have measured the store."""
     assumed_bandwidth: float = 90e6
-    """Bytes a second of one response, assumed until a few requests have been measured."""
+    """Bytes per second of one response, until a few requests have measured the store."""
     connect_timeout: float = 10.0
-    """Seconds to make a connection."""
+    """Seconds to open a connection."""
     read_timeout: float = 30.0
-    """Seconds without progress of a request: until its first byte, and between two parts of its body."""
+    """Seconds without progress of one request: until its first byte, and between two parts of its body."""
     max_attempts: int = 6
-    """Attempts of one request, including the first. Repeated cuts of a body count as one failure if each attempt brings at
-    least a sixteenth of it."""
+    """Attempts of one request, the first included. Cut bodies count as one attempt as long as each brings a sixteenth of the
+    range."""
     backoff_base: float = 0.1
-    """The first retry waits a random time of up to this many seconds; each further one up to twice as long as the last."""
+    """The most seconds before the first retry, which are random; the most seconds double with each retry."""
     backoff_max: float = 10.0
-    """Maximum seconds to wait before a retry, whatever the server asks for."""
+    """The most seconds before any retry, whatever the server requests."""
     int96_unit: Int96Unit | Literal["auto", "ns", "us"] = Int96Unit.AUTO
-    """The unit of timestamps that are stored as INT96 (by Impala and old versions of Spark). A plan is read as it was planned."""
+    """The unit to which timestamps stored as INT96 (by Impala, and older Sparks) are read. A plan has the unit of its planning."""
     transport: Transport | Literal["auto", "obstore"] = Transport.AUTO
-    """How ranges of objects in S3 are read."""
+    """How ranges of S3 are read."""
     max_unranged_bytes: int = 64 * MIB
-    """Maximum bytes to read from an HTTP server that ignores a range and sends the whole object."""
+    """The most bytes to read from an HTTP server that answers a range with the whole object."""
     max_conditional_put_bytes: int = 256 * MIB
-    """Maximum bytes of an object into which indexes are embedded in place, by one request from memory."""
+    """The most bytes of an object that gets indexes in place: in one request, from memory."""
     allow_unpinned: bool = False
-    """Read objects without an etag by several requests, without protection from mixing two versions."""
+    """Whether objects without an etag are read in several requests, which may mix two versions."""
     verify_checksums: bool = True
-    """Verify the CRC of pages that have one, and refuse a page that does not match. A CRC of 0 counts as none."""
+    """Whether the CRCs of pages are verified; a page that does not match is refused. A CRC of 0 means none."""
     strict: bool = False
-    """Refuse a file whose index or metadata cannot be used, instead of warning."""
+    """Whether a file with an invalid index or metadata is refused; otherwise that is ignored with a warning."""
 
     def for_spark(self) -> Options:
-        """Return the options with the unit of INT96 that Spark uses, if it is not set."""
+        """Return the options with the defaults for rows that Spark takes.
+
+        Returns
+        -------
+        Options
+            The same options, with INT96 in microseconds unless they say otherwise.
+        """
         return (
             dataclasses.replace(self, int96_unit=Int96Unit.US) if self.int96_unit == Int96Unit.AUTO else self
         )

@@ -40,7 +40,18 @@ class ByteRange(_Ends):
         return self.end - self.start
 
     def covers(self, other: ByteRange) -> bool:
-        """Return whether the other range lies in this one."""
+        """Return whether all of another range lies in this one.
+
+        Parameters
+        ----------
+        other : ByteRange
+            The other range.
+
+        Returns
+        -------
+        bool
+            False if a byte of it lies outside.
+        """
         return self.start <= other.start and other.end <= self.end
 
     def __str__(self) -> str:
@@ -66,6 +77,7 @@ class Suffix:
     """The last `length` bytes of an object, or all of it if it is shorter."""
 
     length: int
+    """The number of bytes."""
 
     def __post_init__(self) -> None:
         if self.length < 1:

@@ -43,22 +43,29 @@ class CacheStats:
     hits: int
     """Lookups that found an entry."""
     misses: int
+    """Lookups that found none."""
     evictions: int
+    """Entries that were evicted."""
     disk_hits: int = 0
     """Files whose metadata this cache object read from its directory."""
     disk_misses: int = 0
+    """Files whose metadata is not there."""
     disk_nbytes: int = 0
-    """Bytes of all entries in the directory, whichever process wrote them."""
+    """Bytes of the directory, whichever process wrote them."""
     data_entries: int = 0
     """Byte ranges of data."""
     data_nbytes: int = 0
+    """Their bytes."""
     data_hits: int = 0
-    """Requested ranges that were cached whole."""
+    """Wanted ranges that were there as a whole."""
     data_misses: int = 0
+    """Wanted ranges that were not."""
     data_evictions: int = 0
+    """Ranges that were evicted."""
     result_entries: int = 0
     """Results: rows of one row group for one question, and which rows of a file matched one predicate."""
     result_nbytes: int = 0
+    """Their bytes."""
 
 
 class _MetadataTier(LRUCache[Hashable, Any]):
@@ -226,7 +233,13 @@ class Cache:
             self._disk.clear()
 
     def stats(self) -> CacheStats:
-        """Return sizes and counts; reads the directory, if there is one."""
+        """Count entries, bytes, hits and misses so far; this reads the directory of the cache, if there is one.
+
+        Returns
+        -------
+        CacheStats
+            The counts.
+        """
         disk = self._disk
         on_disk = {} if disk is None else {"disk_hits": disk.hits, "disk_misses": disk.misses}
         if disk is not None:

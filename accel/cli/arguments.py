@@ -1,4 +1,4 @@
-"""Hints of accel's errors in the words of the command line: they name keywords of Python where they are raised."""
+"""The arguments of the `accel` command: their parser, what they mean to `accel.scan`, and errors in their words."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ from accel.options import Int96Unit, Options
 __all__ = [
     "UsageError",
     "accel_options",
-    "add_message_options",
-    "add_setting_options",
-    "add_store_options",
     "build_parser",
     "column_list",
     "for_command_line",
@@ -35,7 +32,8 @@ def _switch_of(found: re.Match[str]) -> str:
     return f"--option {name}=true" if isinstance(defaults[name], bool) else f"--option {name}"
 
 
-# Whole phrases before the keywords in them. What follows a quote may be a name of the user's.
+# Hints name the keywords of Python. Whole phrases come before the keywords in them; what follows a quote may be a name of
+# the user's.
 _SPELLED: Final = tuple(
     (re.compile(python), spelled)
     for python, spelled in (
@@ -63,20 +61,21 @@ _ONLY_IN_PYTHON = re.compile(r"(?<!['\"\w])(?:schema|store)=(?![^\s,;)])|\baccel
 
 
 def reword(hint: str) -> str:
-    """Return the hint with the command line's own options; what it has none for is said to be of Python."""
+    """Return a hint in the command line's own options; a hint that has no such option is marked as one for Python."""
     for pattern, spelled in _SPELLED:
         hint = pattern.sub(spelled, hint)
     return f"in Python, {hint}" if _ONLY_IN_PYTHON.search(hint) else hint
 
 
 def for_command_line(error: Exception) -> str:
-    """Return the error's text as the command prints it; only what accel itself advises is reworded."""
+    """Return the text of an error as the command prints it; only accel's own hints are reworded."""
     if isinstance(error, AccelError) and error.hint:
         error.hint = reword(error.hint)
     return str(error) or type(error).__name__
 
 
 _COUNT_ALL = "count_all"
+_LEVELS = {"file": "file", "row-group": "row group", "page": "page", "row-range": "row range"}
 _FORMATS = ("table", "csv", "json", "arrow", "parquet")
 
 _EPILOG = """\
@@ -93,12 +92,12 @@ exit status: 0 done, 1 it failed, 2 the command line is wrong, or the predicate 
 
 
 class UsageError(Exception):
-    """The command line asks for what cannot be."""
+    """The command line is not valid."""
 
 
 def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
     from accel import __version__
-    from accel.cli.embed import add_embed
     from accel.cli.index import add_index
 
     parser = argparse.ArgumentParser(
@@ -113,7 +112,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_scan(commands, shared)
     _add_explain(commands, shared)
     _add_inspect(commands, shared)
-    add_embed(commands)
+    _add_embed(commands)
     add_index(commands)
     return parser
 
@@ -123,7 +122,7 @@ def _shared() -> argparse.ArgumentParser:
     shared.add_argument(
         "source", nargs="+", metavar="URL", help="file, directory or glob: s3:, gs:, az:, http:, path"
     )
-    add_store_options(shared)
+    _add_store_options(shared)
     source = shared.add_argument_group("source")
     source.add_argument(
         "--partitioning",
@@ -138,13 +137,12 @@ def _shared() -> argparse.ArgumentParser:
         help="the directory of an index outside the files, or none; by default _accel/ in the directory that is scanned",
     )
     source.add_argument("--no-glob", action="store_true", help="*, ? and [ are part of a name")
-    add_setting_options(shared)
-    add_message_options(shared)
+    _add_setting_options(shared)
+    _add_message_options(shared)
     return shared
 
 
-def add_store_options(parser: argparse.ArgumentParser) -> None:
-    """What says how to reach a store."""
+def _add_store_options(parser: argparse.ArgumentParser) -> None:
     store = parser.add_argument_group("store")
     store.add_argument(
         "--storage-option",
@@ -168,8 +166,7 @@ def add_store_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_setting_options(parser: argparse.ArgumentParser) -> None:
-    """What says how accel works."""
+def _add_setting_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--option",
         action="append",
@@ -180,8 +177,7 @@ def add_setting_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_message_options(parser: argparse.ArgumentParser) -> None:
-    """What says how much to say."""
+def _add_message_options(parser: argparse.ArgumentParser) -> None:
     talk = parser.add_argument_group("messages")
     talk.add_argument("--verbose", "-v", action="store_true", help="say what it cost, on standard error")
     talk.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -259,6 +255,33 @@ def _add_inspect(commands: Any, shared: argparse.ArgumentParser) -> None:
     parser.add_argument("--row-groups", action="store_true", help="list the row groups too")
 
 
+def _add_embed(commands: Any) -> None:
+    parser = commands.add_parser(
+        "embed",
+        help="put indexes into a file",
+        description="Put indexes, and the page index where it is missing, into a Parquet file that exists. Its data is "
+        "copied as it is, and other readers read the same rows from it.",
+    )
+    parser.add_argument("source", metavar="SRC", help="file: s3:, gs:, az:, http:, path")
+    parser.add_argument("target", metavar="DST", nargs="?", help="where to; by default SRC is replaced")
+    parser.add_argument(
+        "--index",
+        "-i",
+        action="append",
+        type=_index,
+        default=[],
+        metavar="COLUMN=KIND[:LEVEL]",
+        help="KIND is distinct, bitmap, bloom, ngram, zonemap, sketch, idx1, or one of yours; COLUMN, for a zonemap, may be "
+        "a list of columns, expressions and tuples: a, lower(s), (a, b); the level is file, row-group, "
+        "page or row-range; may be repeated. Without any, the page index alone is added",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="build everything, write nothing")
+    parser.add_argument("--json", action="store_true", help="print what was done as JSON")
+    _add_setting_options(parser)
+    _add_store_options(parser)
+    _add_message_options(parser)
+
+
 def _pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key:
@@ -305,6 +328,16 @@ def _aggregate(text: str) -> tuple[Any, str]:
     return (column if column else ()), function
 
 
+def _index(text: str) -> tuple[str, str, str | None]:
+    column, equals, kind = text.rpartition("=")
+    kind, colon, level = kind.partition(":")
+    if not (column and equals and kind) or (colon and level not in _LEVELS):
+        raise argparse.ArgumentTypeError(
+            f"expected COLUMN=KIND or COLUMN=KIND:LEVEL, where LEVEL is one of {', '.join(_LEVELS)}: {text!r}"
+        )
+    return column, kind, _LEVELS[level] if colon else None
+
+
 def _file(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("names no file (- is standard output)")
@@ -318,21 +351,24 @@ def _count(text: str) -> int:
 
 
 def column_list(given: Sequence[str] | None) -> list[str] | None:
-    """The columns of all `--columns`, split at commas outside of double quotes; None for all.
+    """Return the columns that all `--columns` name, split at commas outside double quotes; None for all columns.
 
-    Raises UsageError where quotes do not pair, a line break stands outside of them, or no column is named.
+    Raises
+    ------
+    UsageError
+        Quotes do not pair, a line break stands outside them, or no column is named.
     """
     if given is None:
         return None
     names = [name for text in given for name in _names(text) if name]
     if not names:
-        # Rows of no columns: most likely a variable of a script that is empty.
+        # An empty variable of a script, most likely: nobody wants rows without columns.
         raise UsageError("--columns names no column (leave it out for all)")
     return names
 
 
 def _names(text: str) -> list[str]:
-    # One line to csv: it would else take the next text for the rest of a quoted name.
+    # csv gets one text at a time: it would take the next one for the rest of a quoted name.
     try:
         rows = list(csv.reader([text], skipinitialspace=True, strict=True))
     except csv.Error as error:
@@ -341,7 +377,7 @@ def _names(text: str) -> list[str]:
 
 
 def storage_options(given: argparse.Namespace) -> dict[str, Any] | None:
-    """The options for the store; None where nothing was given, so that the environment decides."""
+    """Return the options for the store; None if none is given, so that the environment decides."""
     options: dict[str, Any] = dict(given.storage_option)
     if given.endpoint is not None:
         options["endpoint"] = given.endpoint
@@ -353,9 +389,12 @@ def storage_options(given: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def accel_options(given: argparse.Namespace) -> Options:
-    """The settings that `--option` and `--int96-unit` name, the defaults otherwise.
+    """Return the settings that `--option` and `--int96-unit` name, with the defaults for the others.
 
-    Raises ValueError where one is out of range.
+    Raises
+    ------
+    ValueError
+        A setting is out of range.
     """
     settings: dict[str, Any] = dict(given.option)
     unit = getattr(given, "int96_unit", None)
@@ -365,7 +404,7 @@ def accel_options(given: argparse.Namespace) -> Options:
 
 
 def scan_keywords(given: argparse.Namespace) -> dict[str, Any]:
-    """The keywords that `accel.scan` is called with, but for the limit."""
+    """Return the keywords of `accel.scan`, except for the limit."""
     return {
         "where": given.where,
         "columns": column_list(given.columns),

@@ -1,4 +1,4 @@
-"""`accel embed`: indexes put into a file that exists."""
+"""`accel embed`: put indexes into an existing file."""
 
 from __future__ import annotations
 
@@ -8,61 +8,27 @@ import dataclasses
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from accel.writing.report import EmbedProgress, EmbedReport
+from accel.cli.arguments import UsageError, accel_options, storage_options
+from accel.cli.output import print_json, say
+from accel.cli.terminal import byte_count, console_for, print_table
+from accel.cli.values import safe_text
+from accel.writing import EmbedProgress, EmbedReport, embed
 
-__all__ = ["add_embed", "run_embed"]
+__all__ = ["run_embed"]
 
-_LEVELS = {"file": "file", "row-group": "row group", "page": "page", "row-range": "row range"}
 _STAGES = {"index": "indexing", "copy": "copying"}
 
 
-def add_embed(commands: Any) -> None:
-    """Tell the parser about it."""
-    from accel.cli.arguments import add_message_options, add_setting_options, add_store_options
-
-    parser = commands.add_parser(
-        "embed",
-        help="put indexes into a file",
-        description="Put indexes, and the page index where it is missing, into a Parquet file that exists. Its data is "
-        "copied as it is, and other readers read the same rows from it.",
-    )
-    parser.add_argument("source", metavar="SRC", help="file: s3:, gs:, az:, http:, path")
-    parser.add_argument("target", metavar="DST", nargs="?", help="where to; by default SRC is replaced")
-    parser.add_argument(
-        "--index",
-        "-i",
-        action="append",
-        type=_index,
-        default=[],
-        metavar="COLUMN=KIND[:LEVEL]",
-        help="KIND is distinct, bitmap, bloom, ngram, zonemap, sketch, idx1, or one of yours; COLUMN, for a zonemap, may be "
-        "a list of columns, expressions and tuples: a, lower(s), (a, b); the level is file, row-group, "
-        "page or row-range; may be repeated. Without any, the page index alone is added",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="build everything, write nothing")
-    parser.add_argument("--json", action="store_true", help="print what was done as JSON")
-    add_setting_options(parser)
-    add_store_options(parser)
-    add_message_options(parser)
-
-
 def run_embed(given: argparse.Namespace) -> None:
-    """Run the command.
-
-    Raises what `accel.embed` does; UsageError for an index that cannot be.
-    """
-    from accel.cli.arguments import UsageError, accel_options, storage_options
-    from accel.writing.embedding import embed
-
+    """Run the command; raise what `accel.embed` does, and UsageError for an index that cannot be built."""
     indexes: dict[str, list[Any]] = {}
     for column, kind, level in given.index:
         indexes.setdefault(column, []).append(kind if level is None else (kind, level))
     try:
         with _progress() as progress, warnings.catch_warnings():
-            # They are in the report, too.
+            # The report repeats them.
             warnings.simplefilter("ignore", UserWarning)
             report = embed(
                 given.source,
@@ -75,9 +41,6 @@ def run_embed(given: argparse.Namespace) -> None:
             )
     except TypeError as error:
         raise UsageError(str(error)) from error
-    from accel.cli.output import print_json, say
-    from accel.cli.values import safe_text
-
     if given.json:
         print_json(dataclasses.asdict(report))
     else:
@@ -86,19 +49,9 @@ def run_embed(given: argparse.Namespace) -> None:
         say(f"warning: {safe_text(warning)}")
 
 
-def _index(text: str) -> tuple[str, str, str | None]:
-    column, equals, kind = text.rpartition("=")
-    kind, colon, level = kind.partition(":")
-    if not (column and equals and kind) or (colon and level not in _LEVELS):
-        raise argparse.ArgumentTypeError(
-            f"expected COLUMN=KIND or COLUMN=KIND:LEVEL, where LEVEL is one of {', '.join(_LEVELS)}: {text!r}"
-        )
-    return column, kind, _LEVELS[level] if colon else None
-
-
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[EmbedProgress], None] | None]:
-    """A bar on standard error, for as long as that is a terminal."""
+    """Show a bar on standard error if that is a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -126,9 +79,6 @@ def _progress() -> Iterator[Callable[[EmbedProgress], None] | None]:
 
 
 def _print(report: EmbedReport) -> None:
-    from accel.cli.terminal import byte_count, console_for, print_table
-    from accel.cli.values import safe_text
-
     verb = "wrote" if report.written else "would write"
     grown = report.size_after - report.size_before
     print(

@@ -47,7 +47,7 @@ def add_index(commands: Any) -> None:
 
 
 def _add_verb(verbs: Any, name: str, text: str, target: str) -> argparse.ArgumentParser:
-    from accel.cli.arguments import add_message_options, add_setting_options, add_store_options
+    from accel.cli.arguments import _add_message_options, _add_setting_options, _add_store_options
 
     parser: argparse.ArgumentParser = verbs.add_parser(
         name, help=text, description=f"{text[0].upper()}{text[1:]}."

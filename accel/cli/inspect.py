@@ -1,4 +1,4 @@
-"""`accel inspect`: a file's layout, and what would make it faster."""
+"""`accel inspect`: show the layout of files, and what would make them faster."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from accel.reader.reader import Reader
 from accel.store import io_loop
 from accel.store.client import Client, client_for
 from accel.tables.path_source import discover
-from accel.writing.report import idle_warning
+from accel.writing.report import idle_warnings
 
 if TYPE_CHECKING:
     from accel.indexes.kind import LimitedKind
 
 __all__ = ["run_inspect"]
 
-# More page index than this is not read just to be described.
+# Larger page indexes are not read just to be described.
 _MOST_INDEX_BYTES = 64 * MIB
 _MOST_FILES = 20
 _LONGEST_IDLE = 64 * 1024
-"""Bytes of an index, or of its head; one that rules nothing out has no more."""
+"""Bytes of an index or its head; an index that rules nothing out has no more."""
 
 
 def run_inspect(given: argparse.Namespace) -> None:
-    """Print the layout of each file, of a directory's first few."""
+    """Print the layout of each file, or of the first few files of a directory."""
     metrics = Metrics()
     listing, layouts = io_loop.run(_inspect(given, metrics))
     for layout in layouts:
@@ -84,7 +84,7 @@ async def _inspect(given: argparse.Namespace, metrics: Metrics) -> tuple[FileBlo
 
 
 async def _read_indexes(client: Client, handle: FileHandle, metrics: Metrics) -> Indexes:
-    """All page indexes of a file in one wave; what does not verify counts as absent, with a warning."""
+    """Read all page indexes of a file in one wave; one that does not verify counts as absent, with a warning."""
     chunks = handle.metadata.chunks
     wants: list[Want] = []
     for kind, lengths in (
@@ -95,7 +95,7 @@ async def _read_indexes(client: Client, handle: FileHandle, metrics: Metrics) ->
             wants += index_want(chunks, kind, group, leaf)
     if sum(want.range.length for want in wants) > _MOST_INDEX_BYTES:
         return Indexes(offset={}, column={}, read=False)
-    data = {want.key: held for want in wants if (held := handle.in_tail(want.range)) is not None}
+    data = {want.key: part for want in wants if (part := handle.in_tail(want.range)) is not None}
     missing = [want for want in wants if want.key not in data]
     data.update(await client.read(handle.id.path, missing, pin=handle.id, metrics=metrics))
     take_page_indexes(handle, wants, stash=data, on_bad_index=lambda error: metrics.warn(str(error)))
@@ -107,7 +107,7 @@ async def _read_indexes(client: Client, handle: FileHandle, metrics: Metrics) ->
 
 
 async def _shortcomings(client: Client, handle: FileHandle, metrics: Metrics) -> dict[int, str]:
-    """Why embedded indexes rule nothing out, by their place in the table: those that do not are short."""
+    """Return why embedded indexes rule nothing out, by their place in the table. Only short ones can be idle."""
     wants: dict[int, Want] = {}
     for at, entry in enumerate(handle.toc.entries if handle.toc is not None else ()):
         length = entry.head or entry.length
@@ -124,11 +124,12 @@ async def _shortcomings(client: Client, handle: FileHandle, metrics: Metrics) ->
         kind = cast("LimitedKind", find_kind(entry.kind, entry.version))
         try:
             (verify_head if entry.head else verify_blob)(entry, data[want.key])
-            told = guarded(kind.shortcoming, bytes(data[want.key]), units=entry.units)
+            shortcoming = guarded(kind.shortcoming, bytes(data[want.key]), units=entry.units)
         except IndexFormatError as error:
             metrics.warn(str(error.at(path=redact(handle.id.path))))
         else:
-            found |= {} if told is None else {at: told}
+            if shortcoming is not None:
+                found[at] = shortcoming
     return found
 
 
@@ -150,14 +151,8 @@ def _print(file: FileLayout, *, row_groups: bool) -> None:
         show("metadata", ", ".join(f"{name} ({byte_count(n)})" for name, n in file.key_value.items()))
     for index in file.embedded:
         show("index", _index(index))
-        idle = idle_warning(
-            f"the {index.kind} index of {index.column}",
-            count=index.count,
-            idle=index.idle,
-            shortcoming=index.shortcoming,
-        )
-        if idle is not None:
-            show("note", idle)
+        for warning in idle_warnings([index]):
+            show("note", warning)
     if not file.indexes_read:
         show("note", "the page indexes were not read for their size: pages are counted by the footer")
     console.print()
@@ -178,7 +173,6 @@ def _print(file: FileLayout, *, row_groups: bool) -> None:
 
 
 def _index(index: EmbeddedLayout) -> str:
-    """What it is, and what it cost."""
     took = "" if index.seconds is None else f", {index.seconds:.3f} s to build"
     over = f" ({index.units:,})" if index.units > 1 else ""
     return f"{index.kind} of {index.column} by {index.level}{over}, {byte_count(index.bytes)}{took}"
@@ -238,7 +232,7 @@ def _print_columns(console: Any, file: FileLayout) -> None:
     if sum(widths) + GAP * (len(widths) - 1) <= console.width:
         parts = [list(range(len(_HEADERS)))]
     else:
-        # Sizes first, then values: half as wide.
+        # Two tables, each half as wide: sizes, then values.
         parts = [list(range(_VALUES)), [0, *range(_VALUES, len(_HEADERS))]]
     for n, part in enumerate(parts):
         if n:

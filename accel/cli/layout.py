@@ -1,8 +1,8 @@
-"""The least and the greatest value of a column, by its statistics, as text."""
+"""The layout of a file: its columns, row groups and indexes, and advice on what would make it faster."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -36,26 +36,9 @@ _SHOWN = 32
 
 
 def leaf_type(handle: FileHandle, leaf: int) -> pa.DataType:
-    """The Arrow type of a leaf's own values, out of the structs, lists and maps that it is in; null where it is not found."""
-    schema = handle.metadata.schema
-    path = schema.leaves[leaf].path
-    if schema.leaves[leaf].max_repetition:
-        return _plain_type(handle, leaf)
-    position = next(i for i, (a, b) in enumerate(schema.field_leaves) if a <= leaf < b)
-    kind = handle.arrow_schema.field(position).type
-    for name in path[1:]:
-        index = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
-        if index < 0:
-            return pa.null()
-        kind = kind.field(index).type
-    return kind
-
-
-def _plain_type(handle: FileHandle, leaf: int) -> pa.DataType:
-    """A repeated leaf's own type, found by walking down the lists and maps above it."""
-    schema = handle.metadata.schema
-    position, (first, _) = next(
-        (i, span) for i, span in enumerate(schema.field_leaves) if span[0] <= leaf < span[1]
+    """Return the Arrow type of the values of a leaf, inside structs, lists and maps; null if the types do not match."""
+    position, (first, stop) = next(
+        (i, span) for i, span in enumerate(handle.metadata.schema.field_leaves) if span[0] <= leaf < span[1]
     )
     flat: list[pa.DataType] = []
     stack = [handle.arrow_schema.field(position).type]
@@ -65,17 +48,17 @@ def _plain_type(handle: FileHandle, leaf: int) -> pa.DataType:
             stack += [kind.field(i).type for i in reversed(range(kind.num_fields))]
         else:
             flat.append(kind)
-    return flat[leaf - first] if leaf - first < len(flat) else pa.null()
+    return flat[leaf - first] if len(flat) == stop - first else pa.null()
 
 
 def extremes(bounds: Bounds, kind: pa.DataType) -> tuple[str | None, str | None]:
-    """The least and greatest bound as text; None where some row group with values has none."""
+    """Return the least and the greatest bound as text; None if a row group with values lacks one."""
     empty = (bounds.null_count == bounds.num_values) & (bounds.num_values >= 0)
     out: list[str | None] = []
     for values, has, pick in ((bounds.lower, bounds.has_lower, min), (bounds.upper, bounds.has_upper, max)):
-        known = values[has].tolist()
-        whole = bool((has | empty).all()) and known
-        out.append(_show(pick(known), bounds.domain, kind) if whole else None)
+        found = values[has].tolist()
+        whole = bool((has | empty).all()) and found
+        out.append(_show(pick(found), bounds.domain, kind) if whole else None)
     return out[0], out[1]
 
 
@@ -103,7 +86,7 @@ def _text(value: object, domain: Domain, kind: pa.DataType) -> str:
             try:
                 return shown_values(relabel(ticks, kind))[0] or ""
             except (pa.ArrowException, ValueError):
-                pass  # a date that no calendar has
+                pass  # a date outside the calendar
     return str(value)
 
 
@@ -117,11 +100,13 @@ class Indexes:
     offset: Mapping[tuple[int, int], OffsetIndex]
     column: Mapping[tuple[int, int], ColumnIndex]
     read: bool
-    """False where they were passed over for their size."""
+    """False if they are too large to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLayout:
+    """One row group. Sizes are in bytes."""
+
     rows: int
     compressed: int
     uncompressed: int
@@ -129,7 +114,7 @@ class GroupLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnLayout:
-    """One leaf column, over all row groups. Sizes are bytes."""
+    """One leaf column, over all row groups. Sizes are in bytes."""
 
     name: str
     physical: str
@@ -139,12 +124,12 @@ class ColumnLayout:
     compressed: int
     uncompressed: int
     pages: int | None
-    """Data pages; None where neither an index nor the footer tells."""
+    """Data pages; None if neither an index nor the footer counts them."""
     largest_page: int | None
     dictionary_fallbacks: int
     """Chunks that begin dictionary-encoded and end plain."""
     nulls: int | None
-    """None where a row group does not say."""
+    """None if the statistics of a row group do not say."""
     min: str | None
     max: str | None
     statistics: int
@@ -156,7 +141,7 @@ class ColumnLayout:
     order: str
     """"ascending", "descending", "clustered", "scattered", or "unknown"."""
     overlap: float | None
-    """Of the units with bounds (pages, else row groups): the share in which a value of the column may lie."""
+    """The share of the units with bounds (pages, else row groups) that may hold one value of the column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,21 +152,21 @@ class EmbeddedLayout:
     column: str
     level: str
     count: int
-    """Entries in the table of contents: 1 for an index of the whole file, else one a row group that has it."""
+    """Entries in the table of contents: 1 for an index of the whole file, else one per row group that has it."""
     units: int
-    """Files, row groups, pages or rows that they speak of."""
+    """Files, row groups, pages or rows that they cover."""
     bytes: int
     seconds: float | None
-    """What building them took, decoding not counted; None where the file does not say."""
+    """Processor time of building them, without decoding; None if the file does not say."""
     idle: int = 0
-    """Of `count`, those that rule nothing out, as far as they were read."""
+    """How many of them, as far as they were read, rule nothing out."""
     shortcoming: str | None = None
-    """Why they do not, and what to take instead."""
+    """Why, and what to build instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLayout:
-    """One file. Sizes are bytes."""
+    """One file. Sizes are in bytes."""
 
     url: str
     size: int
@@ -193,13 +178,13 @@ class FileLayout:
     index_bytes: int
     bloom_bytes: int
     tail_bytes: int
-    """What one suffix read must bring for footer and page indexes at once."""
+    """Bytes of the suffix that holds the footer and the page indexes."""
     indexes_read: bool
     key_value: Mapping[str, int]
     """Sizes of the values."""
     embedded: tuple[EmbeddedLayout, ...]
     sorting: tuple[str, ...]
-    """As the writer declares it, for the first row group."""
+    """The order that the writer declares for the first row group."""
     row_groups: tuple[GroupLayout, ...]
     columns: tuple[ColumnLayout, ...]
 
@@ -207,8 +192,24 @@ class FileLayout:
 def describe_layout(
     url: str, handle: FileHandle, *, indexes: Indexes, shortcomings: Mapping[int, str] = {}
 ) -> FileLayout:
-    """Put together what the footer and the indexes say; and of embedded ones, by their place in the table, why they rule
-    nothing out."""
+    """Describe a file by its footer and indexes.
+
+    Parameters
+    ----------
+    url : str
+        The URL to show.
+    handle : FileHandle
+        The opened file.
+    indexes : Indexes
+        Its page indexes.
+    shortcomings : mapping, optional
+        Why embedded indexes rule nothing out, by their place in the table of contents.
+
+    Returns
+    -------
+    FileLayout
+        The description.
+    """
     metadata = handle.metadata
     chunks = metadata.chunks
     lengths = (chunks.column_index_length, chunks.offset_index_length)
@@ -264,10 +265,10 @@ def _embedded(handle: FileHandle, shortcomings: Mapping[int, str]) -> tuple[Embe
 
 
 def _covered(entry: Entry) -> str:
-    """The column that an index is of, or what of which columns."""
-    told = entry.params.get("columns")
-    if entry.columns and isinstance(told, list):
-        return ", ".join(map(str, told))
+    """Return the column, or the list of columns and expressions, that an index covers."""
+    names = entry.params.get("columns")
+    if entry.columns and isinstance(names, list):
+        return ", ".join(map(str, names))
     if entry.columns:
         return ", ".join(".".join(each.column) for each in entry.columns)
     column, of = ".".join(entry.column), entry.params.get("of", "value")
@@ -275,8 +276,7 @@ def _covered(entry: Entry) -> str:
 
 
 def _sum(seconds: list[float | None]) -> float | None:
-    known = [each for each in seconds if each is not None]
-    return round(sum(known), 3) if len(known) == len(seconds) else None
+    return None if None in seconds else round(sum(each or 0.0 for each in seconds), 3)
 
 
 def _total(values: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> int:
@@ -343,7 +343,7 @@ def _name(kind: type[Codec | Encoding], code: int) -> str:
 
 
 def _encodings(masks: list[int], *, coded: bool) -> tuple[str, ...]:
-    """Of the data pages' values: those of levels are everywhere, and every dictionary page is plain."""
+    """Return the encodings of the values in data pages; `coded` says that only the dictionary page is plain."""
     bits = 0
     for mask in masks:
         bits |= mask
@@ -373,7 +373,7 @@ def _count_pages(
 def _order(
     metadata: FileMetadata, leaf: int, groups: Bounds, indexes: Indexes, kind: pa.DataType
 ) -> tuple[str, float | None]:
-    """How the column lies in the file, judged by its pages where they have bounds, else by row groups."""
+    """Judge the order of a column by the bounds of its pages, or of its row groups where pages have none."""
     parts: list[Bounds] = []
     for g in range(metadata.num_row_groups):
         offset, column = indexes.offset.get((g, leaf)), indexes.column.get((g, leaf))
@@ -390,11 +390,11 @@ def _order(
 
 
 def judge_order(lower: np.ndarray, upper: np.ndarray) -> tuple[str, float | None]:
-    """Name the order of units by their bounds, and the share of them that a value's search must read."""
+    """Return the order of units by their bounds, and the share of them that a search for one value must read."""
     n = len(lower)
     if n < 2:
         return "unknown", None
-    # Of each unit's lower bound: how many units hold it between their bounds.
+    # For each unit, the number of units whose bounds enclose its lower bound.
     begun = np.searchsorted(np.sort(lower), lower, side="right")
     ended = np.searchsorted(np.sort(upper), lower, side="left")
     overlap = float((begun - ended).mean()) / n
@@ -405,7 +405,7 @@ def judge_order(lower: np.ndarray, upper: np.ndarray) -> tuple[str, float | None
     return ("clustered" if overlap * n <= 2 or overlap <= 0.1 else "scattered"), overlap
 
 
-# Below these a file is read in a request or two whatever its layout.
+# A smaller file is read in a request or two whatever its layout.
 _SMALL_FILE = 1 * MIB
 _SMALL_COLUMN = MIB // 4
 _LARGE_PAGE = 1 * MIB
@@ -416,151 +416,120 @@ _MANY_GROUPS = 8
 
 
 def advise(file: FileLayout) -> list[str]:
-    """The advice for one file, the most worthwhile first; empty where there is nothing to say."""
-    if not file.rows:
+    """Return the advice for one file, the most worthwhile first."""
+    if not file.rows or file.size < 64 * 1024:
         return []
+    large = [c for c in file.columns if c.compressed >= _SMALL_COLUMN]
     if file.size < _SMALL_FILE:
-        return [] if file.size < 64 * 1024 else _of_columns(file, _timestamps)
-    advice = [
+        return list(_timestamps(large))
+    return [
         *_page_index(file),
         *_sort_order(file),
         *_row_groups(file),
-        *_of_columns(file, _statistics, _pages, _codec, _dictionary, _timestamps),
+        *_statistics(large),
+        *_pages(file, large),
+        *_codec(file, large),
+        *_dictionary(large),
+        *_timestamps(large),
+        *_tail(file),
     ]
-    hint = Options().max_tail_hint
-    if file.tail_bytes > hint:
-        advice.append(
-            f"footer and page indexes take {byte_count(file.tail_bytes)}: every cold open reads a good part of "
-            "that (fewer row groups, fewer columns, shorter statistics)"
-        )
-    return advice
 
 
-def _page_index(file: FileLayout) -> list[str]:
+def _page_index(file: FileLayout) -> Iterator[str]:
     groups = len(file.row_groups)
     large = [c for c in file.columns if c.compressed > _SMALL_COLUMN * groups]
-    without = [c for c in large if c.offset_indexes < groups]
-    if not without:
-        half = [c for c in large if c.column_indexes < groups]
-        if not half:
-            return []
-        return [f"no column index for {_names(half)}: their pages can be found, but not pruned"]
-    which = "no page index" if len(without) == len(large) else f"no page index for {_names(without)}"
-    return [
-        (
+    if without := [c for c in large if c.offset_indexes < groups]:
+        which = "no page index" if len(without) == len(large) else f"no page index for {_names(without)}"
+        yield (
             f"{which}: a lookup reads whole column chunks instead of pages (pyarrow: write_page_index=True; "
             "parquet-java, arrow-rs and Polars write it by default)"
         )
-    ]
+    elif half := [c for c in large if c.column_indexes < groups]:
+        yield f"no column index for {_names(half)}: their pages can be found, but not pruned"
 
 
-def _sort_order(file: FileLayout) -> list[str]:
-    judged = [c for c in file.columns if c.overlap is not None]
-    if file.rows < 100_000 or not judged or any(c.overlap is not None and c.overlap < 0.25 for c in judged):
-        return []
-    return [
-        (
+def _sort_order(file: FileLayout) -> Iterator[str]:
+    overlaps = [c.overlap for c in file.columns if c.overlap is not None]
+    if file.rows >= 100_000 and overlaps and min(overlaps) >= 0.25:
+        yield (
             "no column is sorted or clustered: statistics can exclude next to nothing (sort the rows by the column "
             "that queries filter on before writing)"
         )
-    ]
 
 
-def _row_groups(file: FileLayout) -> list[str]:
+def _row_groups(file: FileLayout) -> Iterator[str]:
     groups = file.row_groups
     largest = max(group.uncompressed for group in groups)
-    if largest > _LARGE_GROUP:
-        return [
-            (
-                f"a row group of {byte_count(largest)} uncompressed: readers without a page index need it whole, and "
-                "several cannot share the work (128 to 512 MiB serve well)"
-            )
-        ]
     average = sum(group.compressed for group in groups) // len(groups)
-    if len(groups) >= _MANY_GROUPS and average < _TINY_GROUP:
-        return [
-            (
-                f"{len(groups):,} row groups of {byte_count(average)} on average: each costs footer bytes and requests "
-                "(write 100,000 rows or more at a time)"
-            )
-        ]
-    return []
+    if largest > _LARGE_GROUP:
+        yield (
+            f"a row group of {byte_count(largest)} uncompressed: readers without a page index need it whole, and "
+            "several cannot share the work (128 to 512 MiB serve well)"
+        )
+    elif len(groups) >= _MANY_GROUPS and average < _TINY_GROUP:
+        yield (
+            f"{len(groups):,} row groups of {byte_count(average)} on average: each costs footer bytes and requests "
+            "(write 100,000 rows or more at a time)"
+        )
 
 
-def _of_columns(
-    file: FileLayout, *rules: Callable[[FileLayout, Sequence[ColumnLayout]], list[str]]
-) -> list[str]:
-    large = [c for c in file.columns if c.compressed >= _SMALL_COLUMN]
-    return [line for rule in rules for line in rule(file, large)]
-
-
-def _statistics(file: FileLayout, columns: Sequence[ColumnLayout]) -> list[str]:
-    bare = [
+def _statistics(columns: Sequence[ColumnLayout]) -> Iterator[str]:
+    without = [
         c
         for c in columns
         if not c.statistics and not c.column_indexes and c.overlap is None and _is_prunable(c)
     ]
-    if not bare:
-        return []
-    return [f"no usable statistics for {_names(bare)}: a filter on them excludes nothing"]
+    if without:
+        yield f"no usable statistics for {_names(without)}: a filter on them excludes nothing"
 
 
 def _is_prunable(column: ColumnLayout) -> bool:
     return "." not in column.name and column.physical != "INT96" and column.type != "null"
 
 
-def _pages(file: FileLayout, columns: Sequence[ColumnLayout]) -> list[str]:
-    heavy = [c for c in columns if c.largest_page is not None and c.largest_page > _LARGE_PAGE]
-    if heavy:
-        largest = max(c.largest_page or 0 for c in heavy)
-        return [
-            (
-                f"pages of up to {byte_count(largest)} in {_names(heavy)}: a lookup reads at least one whole page of "
-                "each column (limit them to 10,000 to 20,000 rows, or to 64 KiB to 1 MiB)"
-            )
-        ]
-    long = [c for c in columns if c.pages and file.rows / c.pages > _MANY_PAGE_ROWS and "." not in c.name]
-    if not long:
-        return []
-    return [
-        (
+def _pages(file: FileLayout, columns: Sequence[ColumnLayout]) -> Iterator[str]:
+    if heavy := [c for c in columns if (c.largest_page or 0) > _LARGE_PAGE]:
+        yield (
+            f"pages of up to {byte_count(max(c.largest_page or 0 for c in heavy))} in {_names(heavy)}: a lookup reads at "
+            "least one whole page of each column (limit them to 10,000 to 20,000 rows, or to 64 KiB to 1 MiB)"
+        )
+    elif long := [
+        c for c in columns if c.pages and file.rows / c.pages > _MANY_PAGE_ROWS and "." not in c.name
+    ]:
+        yield (
             f"pages of more than {_MANY_PAGE_ROWS:,} rows in {_names(long)}: other columns must be read for all of "
             "these rows (limit pages to 10,000 to 20,000 rows)"
         )
-    ]
 
 
-def _codec(file: FileLayout, columns: Sequence[ColumnLayout]) -> list[str]:
-    advice = []
-    plain = [c for c in columns if "UNCOMPRESSED" in c.codecs and c.compressed > file.size // 20]
-    if plain:
-        advice.append(f"{_names(plain)} not compressed: zstd usually halves what goes over the network")
-    old = [c for c in columns if {"LZ4", "LZO"} & set(c.codecs)]
-    if old:
-        advice.append(f"{_names(old)} in LZ4 or LZO framing that not every reader knows: use zstd or LZ4_RAW")
-    slow = [c for c in columns if "GZIP" in c.codecs]
-    if slow:
-        advice.append(f"{_names(slow)} in gzip: zstd is as small and decodes several times faster")
-    return advice
+def _codec(file: FileLayout, columns: Sequence[ColumnLayout]) -> Iterator[str]:
+    if plain := [c for c in columns if "UNCOMPRESSED" in c.codecs and c.compressed > file.size // 20]:
+        yield f"{_names(plain)} not compressed: zstd usually halves what goes over the network"
+    if old := [c for c in columns if {"LZ4", "LZO"} & set(c.codecs)]:
+        yield f"{_names(old)} in LZ4 or LZO framing that not every reader knows: use zstd or LZ4_RAW"
+    if slow := [c for c in columns if "GZIP" in c.codecs]:
+        yield f"{_names(slow)} in gzip: zstd is as small and decodes several times faster"
 
 
-def _dictionary(file: FileLayout, columns: Sequence[ColumnLayout]) -> list[str]:
-    fallen = [c for c in columns if c.dictionary_fallbacks]
-    if not fallen:
-        return []
-    return [
-        (
+def _dictionary(columns: Sequence[ColumnLayout]) -> Iterator[str]:
+    if fallen := [c for c in columns if c.dictionary_fallbacks]:
+        yield (
             f"dictionaries outgrown in {_names(fallen)}: pages written before that need a dictionary of up to a "
             "megabyte to be read (no dictionary for columns of mostly distinct values)"
         )
-    ]
 
 
-def _timestamps(file: FileLayout, columns: Sequence[ColumnLayout]) -> list[str]:
-    old = [c for c in columns if c.physical == "INT96"]
-    if not old:
-        return []
-    return [f"{_names(old)} stored as INT96, which has no usable statistics: write 64-bit timestamps"]
+def _timestamps(columns: Sequence[ColumnLayout]) -> Iterator[str]:
+    if old := [c for c in columns if c.physical == "INT96"]:
+        yield f"{_names(old)} stored as INT96, which has no usable statistics: write 64-bit timestamps"
+
+
+def _tail(file: FileLayout) -> Iterator[str]:
+    if file.tail_bytes > Options().max_tail_hint:
+        yield (
+            f"footer and page indexes take {byte_count(file.tail_bytes)}: every cold open reads a good part of "
+            "that (fewer row groups, fewer columns, shorter statistics)"
+        )
 
 
 def _names(columns: Sequence[ColumnLayout]) -> str:

@@ -1,4 +1,4 @@
-"""The `accel` command: what is asked for, and what a shell is told about how it went."""
+"""The `accel` command: its entry point, signals, streams and exit status."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from types import FrameType
 
-from accel.cli.arguments import UsageError, build_parser
+from accel.cli.arguments import UsageError, build_parser, for_command_line
 
 __all__ = ["main"]
 
 _FAILED = 1
 _USAGE = 2
-# What a shell says of a process that a signal ended.
+# A shell reports a process that a signal ended as 128 plus the number of the signal.
 _SIGNALLED = 128
 _INTERRUPTED = _SIGNALLED + signal.SIGINT
 _PIPE = _SIGNALLED + 13
@@ -27,12 +27,16 @@ _PIPE = _SIGNALLED + 13
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The arguments; those of the process by default.
+
     Returns
     -------
     int
-        The exit status: 0 done, 1 failed, 2 a question or arguments that make no sense, 130 interrupted,
-        141 the reader of the output went away. argparse itself exits with 2 on what it does not understand, and
-        SIGTERM and SIGHUP with 143 and 129.
+        The exit status: 0 done, 1 failed, 2 invalid arguments or an invalid predicate, 130 interrupted, 141 the reader
+        of the output went away. argparse exits with 2 itself; SIGTERM and SIGHUP exit with 143 and 129.
     """
     given = build_parser().parse_args(argv)
     with _ended_by_signals(), _open_streams() as printing:
@@ -41,10 +45,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP end the command as an interrupt does: unfinished files and uploads are removed.
+    """Let SIGTERM and SIGHUP end the command as an interrupt does, which removes unfinished files and uploads.
 
-    The status is what a shell says of a process that the signal ended. A second signal ends the process at once. One that
-    the process was started to ignore, by `nohup` say, stays ignored.
+    A second signal ends the process at once. A signal that the process was started to ignore, as by `nohup`, stays
+    ignored.
     """
     numbers = []
     if threading.current_thread() is threading.main_thread():
@@ -67,10 +71,10 @@ def _ended_by_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _open_streams() -> Iterator[bool]:
-    """Standard output and error that can be written to; whether the first is there, or only stood in for.
+    """Replace closed standard streams by the null device; yield whether standard output is open.
 
-    A closed one is None, and its number would go to the next file that is opened. What is text for people, and not
-    of the output's encoding, is escaped; data is UTF-8 whatever that is.
+    The descriptor of a closed stream would go to the next file that is opened. Text that the encoding of the output does
+    not have is escaped; data is UTF-8 whatever the encoding.
     """
     printing = sys.stdout is not None
     with contextlib.ExitStack() as stack:
@@ -107,13 +111,13 @@ def _run(given: argparse.Namespace, *, printing: bool) -> int:
 
 
 def _prints(given: argparse.Namespace) -> bool:
-    """Whether what is asked for goes to standard output: `embed` has only a report for it."""
+    """Return whether the result goes to standard output; `embed` prints only a report."""
     return given.command != "embed" and getattr(given, "output", None) in (None, "-")
 
 
 def _dispatch(given: argparse.Namespace) -> int:
-    """Run the command; returns the exit status."""
-    # Each imports what it needs: `--help` and a usage error wait for nothing.
+    """Run the command, and return the exit status."""
+    # Imported here, so that `--help` and a usage error load nothing.
     if given.command == "inspect":
         from accel.cli.inspect import run_inspect
 
@@ -135,13 +139,12 @@ def _dispatch(given: argparse.Namespace) -> int:
 
 
 def _report(error: Exception, *, debug: bool) -> int | None:
-    """Say on standard error what went wrong; None for what is a fault of accel's own."""
-    from accel.cli.arguments import for_command_line
+    """Print an error and return the exit status; None for an error that is a bug of accel."""
     from accel.errors import AccelError, ColumnNotFoundError, PredicateError
 
-    known = isinstance(error, AccelError | UsageError | OSError | ValueError | MemoryError)
+    expected = isinstance(error, AccelError | UsageError | OSError | ValueError | MemoryError)
     of_arrow = type(error).__module__.partition(".")[0] == "pyarrow"
-    if not known and not of_arrow:
+    if not expected and not of_arrow:
         return None
     if debug:
         import traceback
@@ -153,7 +156,7 @@ def _report(error: Exception, *, debug: bool) -> int | None:
     print(f"accel: error: {_printable(text)}", file=sys.stderr)
     if isinstance(error, PredicateError | ColumnNotFoundError | UsageError):
         return _USAGE
-    # A plain ValueError is about the arguments; those of accel and of pyarrow are about the data.
+    # A plain ValueError is about the arguments; an error of accel or pyarrow is about the data.
     plain = isinstance(error, ValueError) and not isinstance(error, AccelError) and not of_arrow
     return _USAGE if plain else _FAILED
 
@@ -166,7 +169,7 @@ def _printable(text: str) -> str:
 
 
 def _drop_output() -> None:
-    """Have the interpreter's last flush go nowhere, rather than fail."""
+    """Send the interpreter's last flush to the null device, where it cannot fail."""
     try:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""The file or pipe that a command writes to."""
+"""The files and formats that a command writes."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ _MOST_WARNINGS = 5
 
 
 def standard_output() -> BinaryIO:
-    """Standard output, for bytes."""
+    """Return standard output, for bytes."""
     sys.stdout.flush()
     return sys.stdout.buffer
 
 
 def print_json(value: Any) -> None:
-    """Print an object in one line: UTF-8, as JSON has to be, whatever the encoding of standard output."""
+    """Print an object as JSON in one line, in UTF-8 whatever the encoding of standard output."""
     line = json.dumps(value, default=str, ensure_ascii=False) + "\n"
-    # A name that is no text holds surrogates: JSON has the same escapes for them.
+    # Names that are not valid text hold surrogates, which JSON escapes alike.
     standard_output().write(line.encode("utf-8", "backslashreplace"))
 
 
 def say(text: str) -> None:
-    """A line for people, on standard error."""
+    """Print a line for people on standard error."""
     print(f"accel: {text}", file=sys.stderr)
 
 
@@ -67,10 +67,10 @@ def say_warnings(metrics: Metrics) -> None:
 
 @contextlib.contextmanager
 def open_output(name: str | None) -> Iterator[BinaryIO]:
-    """Standard output for None and "-", else a file that gets its name only when all went well.
+    """Open standard output for None and "-", else a file that appears only once all is written.
 
-    What had the name before stays as it was until then, and for good where the command fails; its mode and owner are
-    taken over. A device or a named pipe is written to directly.
+    A file of that name stays as it is until then, and its mode and owner are taken over. A device or a named pipe is
+    written to directly.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def open_output(name: str | None) -> Iterator[BinaryIO]:
         yield file
 
 
-# A row group of what is written: enough rows to compress and prune well, bounded in memory.
+# Limits of a row group: enough rows to compress and prune well, in bounded memory.
 _GROUP_ROWS = 1 << 20
 _GROUP_BYTES = 128 << 20
 
@@ -109,7 +109,7 @@ class Sink(Protocol):
         ...
 
     def close(self) -> None:
-        """Write what ends the output; the file itself stays open."""
+        """Write the end of the output; the file itself stays open."""
         ...
 
 
@@ -140,7 +140,7 @@ class CsvSink:
 
 
 def _flat(column: pa.Array) -> pa.Array:
-    """The column as one that pyarrow writes as CSV: numbers, dates and times unquoted, all else as text."""
+    """Return the column as pyarrow can write it to CSV: numbers, dates and times unquoted, all else as text."""
     kind, types = column.type, pa.types
     if types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind):
         if not tellable(column):
@@ -164,7 +164,7 @@ def _as_texts(values: list[Any]) -> pa.Array:
 
 
 class JsonSink:
-    """One JSON object a line; see `values.plain_values` for how each type is written."""
+    """One JSON object per line, with values as `plain_values` gives them."""
 
     def __init__(self, out: BinaryIO, schema: pa.Schema) -> None:
         self._out = out
@@ -211,11 +211,11 @@ class ParquetSink:
         self._out = out
         self._schema = schema
         self._writer = ParquetWriter(_Unclosed(out), schema, compression="zstd", write_page_index=True)
-        self._held: list[pa.RecordBatch] = []
+        self._batches: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._held.append(batch)
+        self._batches.append(batch)
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
         if self._rows >= _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
@@ -223,9 +223,9 @@ class ParquetSink:
 
     def _flush(self) -> None:
         if self._rows:
-            table = pa.Table.from_batches(self._held, self._schema)
+            table = pa.Table.from_batches(self._batches, self._schema)
             self._writer.write_table(table, row_group_size=self._rows)
-        self._held = []
+        self._batches = []
         self._rows = self._bytes = 0
 
     def close(self) -> None:
@@ -235,7 +235,7 @@ class ParquetSink:
 
 
 class _Unclosed(io.RawIOBase):
-    """What pyarrow writes to: a pipe has no position of its own, and it is not pyarrow's to close."""
+    """A file for pyarrow to write to: it counts the position, which a pipe has not, and stays open."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out

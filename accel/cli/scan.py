@@ -7,7 +7,7 @@ import dataclasses
 import os
 import sys
 import time
-from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -30,7 +30,7 @@ from accel.scanning.scan import Scan
 
 __all__ = ["run_explain", "run_scan"]
 
-# A table is for looking at: without --limit it ends here.
+# Rows of a table without --limit.
 _TABLE_ROWS = 100
 _SUFFIXES = {
     ".csv": "csv",
@@ -48,13 +48,13 @@ _SINKS: dict[str, type[Any]] = {"csv": CsvSink, "json": JsonSink, "arrow": Arrow
 
 
 def run_scan(given: argparse.Namespace) -> None:
-    """Scan, and write the rows."""
+    """Scan and write the rows."""
     started = time.perf_counter()
     if given.count:
         _refuse_with_count(given)
-        asked = _scan(given)
-        print(asked.count_rows())
-        _finish(given, asked, started)
+        question = _scan(given)
+        print(question.count_rows())
+        _finish(given, question, started)
         return
     kind = _choose_format(given)
     to_screen = given.output in (None, "-") and sys.stdout.isatty()
@@ -62,17 +62,17 @@ def run_scan(given: argparse.Namespace) -> None:
         raise UsageError(f"{kind} is binary: not written to a terminal (save it with -o FILE, or pipe it)")
     limit = given.limit
     if given.aggregate:
-        asked = _scan(given, limit=limit)
-        _write_row(asked.aggregate(given.aggregate), kind, given.output)
-        _finish(given, asked, started)
+        question = _scan(given, limit=limit)
+        _write_row(question.aggregate(given.aggregate), kind, given.output)
+        _finish(given, question, started)
         return
     cut = kind == "table" and limit is None
-    asked = _scan(given, limit=_TABLE_ROWS + 1 if cut else limit)
-    with asked, show_progress(asked, shown=not to_screen):
-        more = _write(asked, kind, given.output, _TABLE_ROWS if cut else None)
+    question = _scan(given, limit=_TABLE_ROWS + 1 if cut else limit)
+    with question, show_progress(question, shown=not to_screen):
+        more = _write(question, kind, given.output, _TABLE_ROWS if cut else None)
     if more:
         say(f"the first {_TABLE_ROWS} rows; --limit shows more, --format csv or json all")
-    _finish(given, asked, started)
+    _finish(given, question, started)
 
 
 def _scan(given: argparse.Namespace, *, limit: int | None = None) -> Scan:
@@ -97,17 +97,16 @@ def _choose_format(given: argparse.Namespace) -> str:
     return _SUFFIXES[suffix]
 
 
-def _write(asked: Scan, kind: str, output: str | None, most: int | None) -> bool:
-    """Write all batches, or the first `most` rows; True if there were more."""
-    # Leaving `with asked` ends what the iterator has under way.
-    batches = asked.to_batches()
+def _write(question: Scan, kind: str, output: str | None, most: int | None) -> bool:
+    """Write all batches, or the first `most` rows; return whether there are more."""
+    batches = question.to_batches()
     with open_output(output) as out:
-        # The first batch also settles the schema: asking for it beforehand would open a file twice.
+        # The schema comes from the first batch: reading it beforehand would open a file twice.
         first = next(batches, None)
-        schema = asked.schema if first is None else first.schema
+        schema = question.schema if first is None else first.schema
         sink = _make_sink(kind, out, schema)
         left = most
-        for batch in _chain(first, batches):
+        for batch in chain([] if first is None else [first], batches):
             if left is not None and batch.num_rows > left:
                 sink.write(batch.slice(0, left))
                 sink.close()
@@ -119,18 +118,11 @@ def _write(asked: Scan, kind: str, output: str | None, most: int | None) -> bool
 
 
 def _write_row(found: pa.Table, kind: str, output: str | None) -> None:
-    """Write what is one batch."""
     with open_output(output) as out:
         sink = _make_sink(kind, out, found.schema)
         for batch in found.to_batches():
             sink.write(batch)
         sink.close()
-
-
-def _chain(first: pa.RecordBatch | None, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    if first is not None:
-        yield first
-        yield from rest
 
 
 def _make_sink(kind: str, out: Any, schema: pa.Schema) -> Sink:
@@ -145,7 +137,7 @@ def _make_sink(kind: str, out: Any, schema: pa.Schema) -> Sink:
 
 
 class _Text:
-    """A file of bytes as one of text, no terminal."""
+    """A text writer that is no terminal."""
 
     def __init__(self, writer: Any) -> None:
         self.write = writer.write
@@ -155,20 +147,20 @@ class _Text:
         return False
 
 
-def _finish(given: argparse.Namespace, asked: Scan, started: float) -> None:
-    say_warnings(asked.metrics)
+def _finish(given: argparse.Namespace, question: Scan, started: float) -> None:
+    say_warnings(question.metrics)
     if given.verbose:
-        say(summarize(asked.metrics, started=started))
+        say(summarize(question.metrics, started=started))
 
 
 def run_explain(given: argparse.Namespace) -> None:
     """Print the plan, and with `--analyze` what a run did."""
     started = time.perf_counter()
-    asked = _scan(given)
-    with asked:
-        explained = asked.explain(analyze=given.analyze)
+    question = _scan(given)
+    with question:
+        explained = question.explain(analyze=given.analyze)
     if given.json:
         print_json(dataclasses.asdict(explained))
     else:
         print(explained)
-    _finish(given, asked, started)
+    _finish(given, question, started)

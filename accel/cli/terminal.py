@@ -1,4 +1,4 @@
-"""What a running scan is doing, on standard error, for as long as that is a terminal."""
+"""Output for people: progress of a running scan, counts and tables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 @contextlib.contextmanager
 def show_progress(scan: Scan, *, shown: bool) -> Iterator[None]:
-    """Keep one line with a bar and the scan's counts up to date; it is gone when the scan ends."""
+    """Show a line with a bar and the counts of a scan until it ends, if standard error is a terminal."""
     if not shown or not sys.stderr.isatty():
         yield
         return
@@ -46,13 +46,13 @@ def show_progress(scan: Scan, *, shown: bool) -> Iterator[None]:
     console = Console(stderr=True)
     columns = (BarColumn(bar_width=20), Counts(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, refresh_per_second=8) as progress:
-        # How much there is to read is known only when the last file was planned: the bar pulses.
+        # The total is known only when the last file has been planned, so the bar pulses.
         progress.add_task("scan", total=None)
         yield
 
 
 def summarize(metrics: Metrics, *, started: float | None = None) -> str:
-    """The counts of a run in one line."""
+    """Return the counts of a run in one line."""
     text = (
         f"{metrics.rows_out:,} rows, {metrics.requests:,} requests in {metrics.round_trips} round trips, "
         f"{byte_count(metrics.bytes)}"
@@ -61,7 +61,7 @@ def summarize(metrics: Metrics, *, started: float | None = None) -> str:
 
 
 def byte_count(number: int) -> str:
-    """Bytes as people read them: 512 B, 1.5 KiB, 20 MiB."""
+    """Return a number of bytes as people read it: 512 B, 1.5 KiB, 20 MiB."""
     size = float(number)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024 or unit == "GiB":
@@ -75,29 +75,29 @@ def byte_count(number: int) -> str:
 _BLOCK_ROWS = 1000
 _CELL = 60
 _LEAST = 6
-# Between two columns, as rich draws them.
 GAP = 3
+"""Cells between two columns of a table."""
 
 
 def console_for(stream: Any) -> Console:
-    """A console that colours and crops on a terminal only, and honours NO_COLOR."""
+    """Return a console that colours and crops on a terminal only, and honours NO_COLOR."""
     from rich.console import Console
 
     class Quiet(Console):
         def on_broken_pipe(self) -> None:
-            # rich would exit with 1; `main` knows better.
+            # rich would exit with 1, `main` with 141.
             raise BrokenPipeError
 
-    # Into a pipe or a file nothing is cropped: the reader has its own ideas of width.
+    # Nothing is cropped on the way into a pipe or a file.
     width = None if stream.isatty() else 100_000
     return Quiet(file=stream, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
 class TableSink:
-    """Prints tables block by block, so that a long result is neither held nor waited for.
+    """Prints a table block by block, so that a long result shows early and in bounded memory.
 
-    The first block settles the columns' widths. On a terminal, columns that do not fit are left out and
-    counted, and long values are cut.
+    The first block sets the widths of the columns. On a terminal, columns that do not fit are left out and counted, and
+    long values are cut.
     """
 
     def __init__(self, stream: Any, schema: pa.Schema) -> None:
@@ -105,15 +105,15 @@ class TableSink:
         self._stream = stream
         self._crop = bool(stream.isatty())
         self._schema = schema
-        self._held: list[list[str | None]] = [[] for _ in schema]
+        self._pending: list[list[str | None]] = [[] for _ in schema]
         self._rows = 0
         self._widths: list[int] | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
         for start in range(0, batch.num_rows, _BLOCK_ROWS):
             part = batch.slice(start, _BLOCK_ROWS)
-            for held, column in zip(self._held, part.columns, strict=True):
-                held += [None if text is None else self._cut(text) for text in shown_values(column)]
+            for texts, column in zip(self._pending, part.columns, strict=True):
+                texts += [None if text is None else self._cut(text) for text in shown_values(column)]
             self._rows += part.num_rows
             if self._rows >= _BLOCK_ROWS:
                 self._print()
@@ -131,7 +131,7 @@ class TableSink:
 
             self._widths = [
                 max([cell_len(name), *(4 if v is None else cell_len(v) for v in column)], default=0)
-                for name, column in zip(names, self._held, strict=True)
+                for name, column in zip(names, self._pending, strict=True)
             ]
             if self._crop:
                 self._widths = _fit(self._widths, self._console.width)
@@ -139,12 +139,12 @@ class TableSink:
         print_table(
             self._console,
             names[:shown],
-            list(zip(*self._held[:shown], strict=True)),
+            list(zip(*self._pending[:shown], strict=True)),
             numeric=[_is_number(field.type) for field in self._schema][:shown],
             widths=self._widths,
             header=first,
         )
-        self._held = [[] for _ in self._schema]
+        self._pending = [[] for _ in self._schema]
         self._rows = 0
 
     def close(self) -> None:
@@ -165,7 +165,7 @@ def print_table(
     widths: Sequence[int] | None = None,
     header: bool = True,
 ) -> None:
-    """Print a table: numbers to the right, NULL dimmed."""
+    """Print a table with numbers aligned to the right and NULL dimmed."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -186,7 +186,7 @@ def print_table(
 
 
 def _encodable(text: str, console: Console) -> str:
-    """The text with what the console's encoding does not have written out, so that it is as wide as it is counted."""
+    """Return the text with characters that the encoding lacks written out, so that widths are counted right."""
     if text.isascii() or _takes_any(console):
         return text
     return text.replace("…", "...").encode(console.encoding, "backslashreplace").decode(console.encoding)
@@ -197,14 +197,14 @@ def _takes_any(console: Console) -> bool:
 
 
 def _fit(widths: Sequence[int], room: int) -> list[int]:
-    """The widths of the columns that fit: long ones give way first, then the last are left out."""
-    kept = list(widths)
-    while kept and sum(max(min(w, _LEAST), 1) + GAP for w in kept) > room + GAP:
-        kept.pop()
-    cap = max(kept, default=0)
-    while cap > _LEAST and sum(min(w, cap) + GAP for w in kept) > room + GAP:
+    """Return the widths of the columns that fit: long columns are narrowed first, then the last are left out."""
+    shown = list(widths)
+    while shown and sum(max(min(w, _LEAST), 1) + GAP for w in shown) > room + GAP:
+        shown.pop()
+    cap = max(shown, default=0)
+    while cap > _LEAST and sum(min(w, cap) + GAP for w in shown) > room + GAP:
         cap -= 1
-    return [min(w, cap) for w in kept]
+    return [min(w, cap) for w in shown]
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -1,4 +1,4 @@
-"""Dates and times as text, those too that Arrow calls out of range."""
+"""Arrow values as text and as JSON, dates and times beyond Arrow's own range included."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _DAY = 86_400
 _PER_SECOND = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}
 _FIRST = int(np.datetime64("-32767-01-01").astype(np.int64))
 _END = int(np.datetime64("32768-01-01").astype(np.int64))
-"""Days from 1970 to the years between which Arrow tells moments."""
+"""The first and the last day, counted from 1970, that Arrow writes as text."""
 _LEAST = -(1 << 63)
 """The int64 that numpy takes for no moment at all."""
 
 
 def tellable(array: pa.Array) -> bool:
-    """Whether Arrow makes text of all dates, times or timestamps of an array."""
+    """Return whether Arrow can write all dates, times or timestamps of an array as text."""
     ticks, unit = _ticks(array)
     ticks = ticks[validity(array)]
     if not len(ticks):
@@ -45,27 +45,27 @@ def tellable(array: pa.Array) -> bool:
 
 
 def moment_texts(array: pa.Array) -> list[str | None]:
-    """Each as Arrow spells it, with a Z where there is a zone.
+    """Return each date, time or timestamp as Arrow spells it, with a Z if there is a zone.
 
-    Years beyond 32767 are spelt in full. What is no moment, such as a time of 25 hours, is its number and unit.
+    Years beyond 32767 are spelt in full. A value that is no moment, such as a time of 25 hours, becomes number and unit.
     """
     kind = array.type
     zone = "Z" if pa.types.is_timestamp(kind) and is_zoned(kind) else ""
     if tellable(array):
         if zone:
-            # In the instant's own terms: the zone's name need not be known here.
+            # In UTC: this machine may not know the zone.
             array = array.cast(pa.timestamp(kind.unit, "UTC")).cast(pa.timestamp(kind.unit))
-        told = array.cast(pa.string()).to_pylist()
+        texts = array.cast(pa.string()).to_pylist()
     else:
         ticks, unit = _ticks(array)
-        told = [
-            _told(int(tick), unit, kind) if valid else None
+        texts = [
+            _moment_text(int(tick), unit, kind) if valid else None
             for tick, valid in zip(ticks, validity(array), strict=True)
         ]
-    return [None if text is None else f"{text}{zone}" for text in told]
+    return [None if text is None else f"{text}{zone}" for text in texts]
 
 
-def _told(tick: int, unit: str, kind: pa.DataType) -> str:
+def _moment_text(tick: int, unit: str, kind: pa.DataType) -> str:
     ticks = integers_array([tick], pa.int32() if kind.bit_width == 32 else pa.int64())
     one = ticks.view(pa.timestamp(unit) if pa.types.is_timestamp(kind) else kind)
     if tellable(one):
@@ -83,7 +83,7 @@ def _ticks(array: pa.Array) -> tuple[npt.NDArray[Any], str]:
 
 
 def plain_values(array: pa.Array) -> list[Any]:
-    """The values of an array as JSON has them, nested ones too.
+    """Return the values of an array as JSON has them, nested ones too.
 
     Decimals, dates, times and timestamps are ISO text, durations text with their unit, binary is
     base64, NaN and the infinities are text, a map with text keys is an object and any other a list
@@ -119,7 +119,7 @@ def plain_values(array: pa.Array) -> list[Any]:
 
 
 def shown_values(array: pa.Array) -> list[str | None]:
-    """The values as one line of text each, safe to print; None for null."""
+    """Return each value as one line of text that is safe to print; None for null."""
     kind = array.type
     if pa.types.is_boolean(kind):
         return [None if v is None else str(v).lower() for v in array.to_pylist()]
@@ -136,7 +136,7 @@ def shown_values(array: pa.Array) -> list[str | None]:
 
 
 def safe_text(text: str) -> str:
-    """Escape what could move a cursor, recolour a terminal, or turn the direction of writing."""
+    """Escape characters that could move a cursor, recolour a terminal, or turn the direction of writing."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -186,7 +186,7 @@ def _spans(array: pa.Array) -> list[tuple[int, int] | None]:
 
 
 def _inside(spans: list[tuple[int, int] | None], child: pa.Array) -> tuple[pa.Array, int]:
-    """The part of a child that the spans need, and where it starts: a slice may be small."""
+    """Return the part of a child that the spans cover, and its start: the array may be a small slice."""
     used = [span for span in spans if span is not None]
     if not used:
         return child.slice(0, 0), 0

@@ -50,19 +50,20 @@ _TAKEN = frozenset(
 
 
 def spark_arrow_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the Arrow schema in which Spark accepts the data of `schema`.
+    """Return the Arrow schema in which Spark can take the data of another.
 
-    Names, order and nullability stay, except that void is nullable. Metadata of the schema and its fields is dropped.
+    Names, order and nullability stay, except that void is nullable; metadata of the schema and its fields is dropped. Types
+    that need no conversion stay.
 
     Parameters
     ----------
     schema : pyarrow.Schema
-        Such as `scan.schema`.
+        The schema of the data.
 
     Returns
     -------
     pyarrow.Schema
-        It equals `schema`, except for metadata, where nothing needs converting.
+        The schema after conversion.
 
     Raises
     ------
@@ -78,9 +79,22 @@ def spark_arrow_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def spark_conversion(schema: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:
-    """Return the function that converts batches of `schema` for Spark; None where they need no conversion.
+    """Return the conversion of batches into types that Spark takes.
 
-    Raises SchemaMismatchError as `spark_arrow_schema` does.
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        The schema of the batches.
+
+    Returns
+    -------
+    callable or None
+        A function from a batch to a batch; None if Spark takes the batches as they are.
+
+    Raises
+    ------
+    SchemaMismatchError
+        As `spark_arrow_schema` raises it.
     """
     target = spark_arrow_schema(schema)
     if target.equals(schema, check_metadata=False) and not any(_holds_time(kind) for kind in schema.types):
@@ -93,9 +107,21 @@ def spark_conversion(schema: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordB
 
 
 def to_spark_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return `batch` with the types of `schema`, which `spark_arrow_schema` made of the batch's own.
+    """Convert a batch into the types of another schema.
 
     Columns are matched by position, as Spark does. A column that needs no conversion is not copied.
+
+    Parameters
+    ----------
+    batch : pyarrow.RecordBatch
+        The batch.
+    schema : pyarrow.Schema
+        The schema that `spark_arrow_schema` made of its own.
+
+    Returns
+    -------
+    pyarrow.RecordBatch
+        The converted batch.
 
     Raises
     ------

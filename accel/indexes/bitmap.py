@@ -75,7 +75,7 @@ class Bitmap(KindInParts):
             raise ValueError(f"range_rows is a number of rows, not {self.range_rows}")
 
     def builder(self, *, level: Level) -> _Builder:
-        """Start a new index."""
+        """Start a new index; see `StreamedKind.builder`."""
         return _Builder(self, level)
 
     def join(
@@ -85,7 +85,7 @@ class Bitmap(KindInParts):
         return join_bitmaps(runs, keep=keep)
 
     def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedBitmap:
-        """Read the head alone; `with_parts` adds the parts that a question needs."""
+        """Parse the head alone; see `PartedKind.parse_head`."""
         return ParsedBitmap(head=self._head(data, level, units), parts={})
 
     def _head(self, data: bytes, level: Level, units: int) -> BitmapHead:
@@ -98,6 +98,7 @@ class Bitmap(KindInParts):
 
     @property
     def params(self) -> Mapping[str, Any]:
+        """The parameters that the table of contents of a file shows."""
         return {"range_rows": self.range_rows}
 
 

@@ -66,15 +66,16 @@ class Bloom(KindInParts):
             raise ValueError(f"fpp is a probability between 0 and 1, not {self.fpp}")
 
     def builder(self, *, level: Level) -> _Builder:
-        """Start a new index."""
+        """Start a new index; see `StreamedKind.builder`."""
         return _Builder(self.fpp, level)
 
     def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedBloom:
-        """Read the head alone; `with_parts` adds the parts that a question needs."""
+        """Parse the head alone; see `PartedKind.parse_head`."""
         return ParsedBloom(read_head(data, units), {})
 
     @property
     def params(self) -> Mapping[str, Any]:
+        """The parameters that the table of contents of a file shows."""
         return {"fpp": self.fpp}
 
 

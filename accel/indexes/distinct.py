@@ -54,10 +54,11 @@ class Distinct(IndexKind):
     max_bytes: int = 1 << 20
 
     def builder(self, *, level: Level) -> _Builder:
-        """Start a new index."""
+        """Start a new index; see `StreamedKind.builder`."""
         return _Builder(self, level)
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedDistinct:
+        """Parse an index; see `IndexKind.parse`."""
         blob = BlobReader(data, _MAGIC)
         blob.units(units)
         presence = blob.presence(units)
@@ -72,7 +73,7 @@ class Distinct(IndexKind):
         return ParsedDistinct(presence, values, matrix, len(data))
 
     def shortcoming(self, data: bytes, *, units: int) -> str | None:
-        """Return why an index prunes by nulls only; None where it does more."""
+        """Return why an index rules nothing out but nulls, or None; see `LimitedKind.shortcoming`."""
         blob = BlobReader(data, _MAGIC)
         blob.units(units)
         some = bool(blob.presence(units).value.any())
@@ -80,6 +81,7 @@ class Distinct(IndexKind):
 
     @property
     def params(self) -> Mapping[str, Any]:
+        """The parameters that the table of contents of a file shows."""
         return {"max_values": self.max_values, "max_bytes": self.max_bytes}
 
 

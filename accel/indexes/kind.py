@@ -66,6 +66,7 @@ class ChunkValues:
     first_rows: Int64s
     """The index of the first row of each data page among these rows; [0] where pages are unknown."""
     num_rows: int
+    """The number of values."""
 
     def __post_init__(self) -> None:
         first = self.first_rows
@@ -76,7 +77,18 @@ class ChunkValues:
             raise ValueError("pages start at row 0 and ascend, each with a row")
 
     def starts(self, level: Level) -> Int64s:
-        """Return the first row of each unit; without rows there are no pages, but still one row group."""
+        """Find the first rows of the units.
+
+        Parameters
+        ----------
+        level : Level
+            The units.
+
+        Returns
+        -------
+        int64 array
+            The rows. A row group without rows has no unit at the levels of pages and rows.
+        """
         if level is Level.PAGE:
             return self.first_rows if self.num_rows else self.first_rows[:0]
         if level is Level.ROW_RANGE:
@@ -84,13 +96,35 @@ class ChunkValues:
         return np.zeros(1, np.int64)
 
     def parts(self, level: Level) -> Iterator[pa.Array]:
-        """Return the values of each unit in order, as slices."""
+        """Cut the values into units.
+
+        Parameters
+        ----------
+        level : Level
+            The units.
+
+        Yields
+        ------
+        pyarrow.Array
+            The values of each unit in order.
+        """
         starts = self.starts(level)
         for start, rows in zip(starts.tolist(), self._rows(starts).tolist(), strict=True):
             yield self.array.slice(start, rows)
 
     def units(self, level: Level) -> Int64s:
-        """Return the unit of every row."""
+        """Find the unit of every row.
+
+        Parameters
+        ----------
+        level : Level
+            The units.
+
+        Returns
+        -------
+        int64 array
+            The number of the unit of each row.
+        """
         starts = self.starts(level)
         return np.repeat(np.arange(len(starts)), self._rows(starts))
 
@@ -104,11 +138,26 @@ class Presence:
     """Which units have nulls, and which have values."""
 
     null: Bools
+    """Units that hold a null."""
     value: Bools
+    """Units that hold a value."""
 
     @classmethod
     def of(cls, chunk: ChunkValues, level: Level) -> Presence:
-        """Find out which units of a chunk have nulls and which have values."""
+        """Find whether each unit of a chunk holds nulls, and values.
+
+        Parameters
+        ----------
+        chunk : ChunkValues
+            The chunk.
+        level : Level
+            The units.
+
+        Returns
+        -------
+        Presence
+            One entry per unit.
+        """
         starts = chunk.starts(level)
         if not chunk.num_rows or not len(starts):
             return cls(np.zeros(len(starts), bool), np.zeros(len(starts), bool))
@@ -120,7 +169,18 @@ class Presence:
 
     @classmethod
     def joined(cls, parts: Sequence[Presence]) -> Presence:
-        """Return the units of all parts, in order."""
+        """Join the units of several parts.
+
+        Parameters
+        ----------
+        parts : sequence of Presence
+            The parts in order.
+
+        Returns
+        -------
+        Presence
+            The units of all parts.
+        """
         if len(parts) == 1:
             return parts[0]
         none = [np.zeros(0, bool)]
@@ -133,11 +193,30 @@ class Presence:
         return Presence(self.null | other.null, self.value | other.value)
 
     def evidence(self, hit: Bools, miss: Bools | None = None) -> Evidence:
-        """Return the evidence of a test: a value may pass where `hit`, and fail where `miss` (None: everywhere)."""
+        """Turn the outcome of a test of values into evidence.
+
+        Parameters
+        ----------
+        hit : bool array
+            Units in which a value may pass the test.
+        miss : bool array, optional
+            Units in which a value may fail it; by default any may.
+
+        Returns
+        -------
+        Evidence
+            The possible outcomes of each unit.
+        """
         return Evidence(self.value & hit, self.value if miss is None else self.value & miss, self.null)
 
     def nulls(self) -> Evidence:
-        """Return the evidence of IS NULL."""
+        """Answer IS NULL.
+
+        Returns
+        -------
+        Evidence
+            The possible outcomes of each unit.
+        """
         return Evidence(self.null, self.value, np.zeros(len(self), bool))
 
 
@@ -160,9 +239,19 @@ class ParsedIndex(Protocol):
         ...
 
     def prune(self, question: LeafQuestion) -> Evidence | None:
-        """Return the outcomes that each unit (page, row range) may have; None where the index cannot tell.
+        """Find which outcomes each unit (page, row range) may have.
 
-        Rows are pruned where the outcome `true` is impossible.
+        Rows are pruned if the outcome `true` is ruled out.
+
+        Parameters
+        ----------
+        question : LeafQuestion
+            One leaf of the predicate.
+
+        Returns
+        -------
+        Evidence or None
+            The possible outcomes; None if the index cannot tell.
         """
         ...
 
@@ -180,7 +269,13 @@ class IndexBuilder(Protocol):
     """An index that is being built."""
 
     def add(self, chunk: ChunkValues) -> None:
-        """Add the next rows: a whole row group, or a run of its pages."""
+        """Add the next rows: a run of whole pages of a row group, or all of it.
+
+        Parameters
+        ----------
+        chunk : ChunkValues
+            The rows.
+        """
         ...
 
     def finish(self) -> bytes:
@@ -206,7 +301,20 @@ class IndexKind(Protocol):
     """The tests that it may answer; its bytes are not fetched for others."""
 
     def build(self, chunks: Iterable[ChunkValues], *, level: Level) -> bytes:
-        """Build the index of a file, from all row groups in order, or of one row group."""
+        """Build the index of a file, from all row groups in order, or of one row group.
+
+        Parameters
+        ----------
+        chunks : iterable of ChunkValues
+            The row groups.
+        level : Level
+            The units that the index answers for.
+
+        Returns
+        -------
+        bytes
+            The index.
+        """
         begin = getattr(self, "builder", None)
         if begin is None:
             raise NotImplementedError(f"{type(self).__name__} builds no index")
@@ -216,7 +324,21 @@ class IndexKind(Protocol):
         return builder.finish()
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedIndex:
-        """Parse what `build` returned.
+        """Parse the bytes of an index.
+
+        Parameters
+        ----------
+        data : bytes
+            The bytes.
+        level : Level
+            The units that it answers for.
+        units : int
+            The number of units.
+
+        Returns
+        -------
+        ParsedIndex
+            The index.
 
         Raises
         ------
@@ -235,7 +357,18 @@ class StreamedKind(IndexKind, Protocol):
     """A kind that takes values while pages are decoded, instead of a row group at a time."""
 
     def builder(self, *, level: Level) -> IndexBuilder:
-        """Start a new index."""
+        """Start a new index.
+
+        Parameters
+        ----------
+        level : Level
+            The units that it answers for.
+
+        Returns
+        -------
+        IndexBuilder
+            The builder.
+        """
         ...
 
 
@@ -243,11 +376,42 @@ class PartedKind(IndexKind, Protocol):
     """A kind whose large indexes are read in parts: the head, and the parts that a question needs."""
 
     def head_bytes(self, data: bytes) -> int:
-        """Return the length of the head of an index that was built."""
+        """Find the length of the head of an index.
+
+        Parameters
+        ----------
+        data : bytes
+            All bytes of the index, or its beginning.
+
+        Returns
+        -------
+        int
+            The number of bytes.
+        """
         ...
 
     def parse_head(self, data: bytes, *, level: Level, units: int) -> PartedIndex:
-        """Read the head alone. Raises IndexFormatError, as `parse` does."""
+        """Parse the head alone.
+
+        Parameters
+        ----------
+        data : bytes
+            The head.
+        level : Level
+            The units that the index answers for.
+        units : int
+            The number of units.
+
+        Returns
+        -------
+        PartedIndex
+            The index without its parts.
+
+        Raises
+        ------
+        IndexFormatError
+            As `IndexKind.parse` raises it.
+        """
         ...
 
 
@@ -255,11 +419,38 @@ class PartedIndex(ParsedIndex, Protocol):
     """An index whose head was read, and perhaps some parts."""
 
     def wants(self, question: LeafQuestion) -> Iterable[tuple[int, int]]:
-        """Return the byte ranges [start, end) of the index that a question needs and that were not read yet."""
+        """Find the byte ranges that a question needs and that are not read yet.
+
+        Parameters
+        ----------
+        question : LeafQuestion
+            One leaf of the predicate.
+
+        Returns
+        -------
+        iterable of (int, int)
+            Half-open ranges of the bytes of the index.
+        """
         ...
 
     def with_parts(self, parts: Mapping[tuple[int, int], memoryview]) -> PartedIndex:
-        """Return the index with more parts. Raises IndexFormatError where one does not verify."""
+        """Add byte ranges to the index.
+
+        Parameters
+        ----------
+        parts : mapping of (int, int) to memoryview
+            The bytes of half-open ranges.
+
+        Returns
+        -------
+        PartedIndex
+            The same index with more ranges.
+
+        Raises
+        ------
+        IndexFormatError
+            A range does not verify.
+        """
         ...
 
 
@@ -283,9 +474,19 @@ class JoinableKind(IndexKind, Protocol):
     def join(
         self, runs: Sequence[Callable[[int, int], bytes]], *, keep: Callable[[bytes], None]
     ) -> bytes | None:
-        """Join indexes; each is given by a function that returns its bytes [start, end).
+        """Join the indexes of several row groups to one.
 
-        Pass the parts of the new index to `keep`, in order, and return its head; None where they cannot be joined.
+        Parameters
+        ----------
+        runs : sequence of callables
+            For each index a function that returns its bytes [start, end).
+        keep : callable
+            Called with each part of the new index, in order.
+
+        Returns
+        -------
+        bytes or None
+            The head of the new index; None if they do not join.
         """
         ...
 

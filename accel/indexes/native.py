@@ -175,11 +175,22 @@ def _codes(encoded: pa.DictionaryArray) -> Int64s:
 
 
 def native_values(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Return the values that are not null, in row order, in the form of a `LeafQuestion`'s literals.
+    """Return the values that are not null, in row order, in the form of the literals of a `LeafQuestion`.
 
-    int64, uint64, float64 or bool arrays; objects for bytes and for decimals beyond 64 bits.
+    Parameters
+    ----------
+    array : pyarrow.Array or pyarrow.ChunkedArray
+        The values.
 
-    Raises SchemaMismatchError as `uniform` does.
+    Returns
+    -------
+    numpy.ndarray
+        int64, uint64, float64 or bool; objects for bytes and for decimals beyond 64 bits.
+
+    Raises
+    ------
+    SchemaMismatchError
+        The type has no order that accel defines.
     """
     values = uniform(array)
     present = values.drop_null() if values.null_count else values

@@ -64,21 +64,22 @@ class Ngram(KindInParts):
     ops: ClassVar[frozenset[LeafOp]] = frozenset({LeafOp.LIKE, LeafOp.EQ, LeafOp.IN, LeafOp.IS_NULL})
 
     def builder(self, *, level: Level) -> _Builder:
-        """Start a new index."""
+        """Start a new index; see `StreamedKind.builder`."""
         return _Builder(level)
 
     def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedNgram:
-        """Read the head alone; `with_parts` adds the parts that a question needs."""
+        """Parse the head alone; see `PartedKind.parse_head`."""
         return ParsedNgram(_read_head(data, units), {})
 
     def shortcoming(self, data: bytes, *, units: int) -> str | None:
-        """Return why an index prunes by nulls only; None where it does more. `data` is the whole index or its head."""
+        """Return why an index rules nothing out but nulls, or None; see `LimitedKind.shortcoming`."""
         head = _read_head(data[: head_length(data)], units)
         values = head.presence.value
         return _OPAQUE if bool(values.any()) and bool(head.opaque[values].all()) else None
 
     @property
     def params(self) -> Mapping[str, Any]:
+        """The parameters that the table of contents of a file shows."""
         return {"bytes": 3}
 
 

@@ -55,6 +55,7 @@ class LeafQuestion:
     """`column op values`: NULL where the column is null, except IS_NULL, which never is."""
 
     op: LeafOp
+    """The operator."""
     path: tuple[str, ...]
     """The names of the column from the top level down."""
     arrow_type: pa.DataType
@@ -80,7 +81,18 @@ class LeafQuestion:
         return self.values[0]
 
     def test(self, values: pa.Array) -> Bools:
-        """Evaluate the leaf exactly for values that `uniform` returned, without nulls."""
+        """Evaluate the leaf exactly.
+
+        Parameters
+        ----------
+        values : pyarrow.Array
+            Values without nulls, in the form that kinds get them.
+
+        Returns
+        -------
+        bool array
+            Whether each value passes.
+        """
         bound = Bound((BoundColumn(("value",), values.type),), self.atom)
         return mask(outcome(bound, {("value",): values}, len(values)))
 

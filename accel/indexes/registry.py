@@ -111,7 +111,13 @@ def make_kind(spec: str | IndexKind) -> IndexKind:
 
 
 def kinds() -> Mapping[str, IndexKind]:
-    """Return all kinds by name, including those of installed packages."""
+    """Return all kinds, those of installed packages among them.
+
+    Returns
+    -------
+    mapping of str to IndexKind
+        The kinds by name.
+    """
     _load_packages()
     ours = {name: kind for name in _OURS if (kind := _own(name)) is not None}
     return {**_registered, **ours}

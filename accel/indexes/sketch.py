@@ -58,10 +58,11 @@ class Sketch(IndexKind):
             raise ValueError("a sketch has lg_k of 4 to 18 and 1 to 65536 buckets")
 
     def builder(self, *, level: Level) -> _Builder:
-        """Start a new index."""
+        """Start a new index; see `StreamedKind.builder`."""
         return _Builder(self)
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedSketch:
+        """Parse an index; see `IndexKind.parse`."""
         blob = BlobReader(data, _MAGIC)
         code = blob.u32()
         if code > max(Tag) or units != 1:
@@ -94,6 +95,7 @@ class Sketch(IndexKind):
 
     @property
     def params(self) -> Mapping[str, Any]:
+        """The parameters that the table of contents of a file shows."""
         return {"lg_k": self.lg_k, "buckets": self.buckets}
 
 

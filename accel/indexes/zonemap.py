@@ -121,15 +121,43 @@ class Zonemap(IndexKind):
         return inputs_of(self.members)
 
     def over(self, columns: Sequence[str]) -> Zonemap:
-        """Return the kind over several columns."""
+        """Return the kind for several columns.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            Columns, expressions and tuples.
+
+        Returns
+        -------
+        Zonemap
+            The same kind over them.
+        """
         return dataclasses.replace(self, columns=tuple(columns), paths=())
 
     def located(self, paths: Sequence[Path]) -> Zonemap:
-        """Return the kind with the paths of its inputs."""
+        """Return the kind with the paths of its inputs.
+
+        Parameters
+        ----------
+        paths : sequence of paths
+            The path of each of `inputs` in the file.
+
+        Returns
+        -------
+        Zonemap
+            The same kind with them.
+        """
         return dataclasses.replace(self, paths=tuple(paths))
 
     def covers(self) -> tuple[tuple[int, str], ...]:
-        """Return the input and the expression, or "tuple", of each column of each member."""
+        """List what the index covers.
+
+        Returns
+        -------
+        tuple of (int, str)
+            For each column of each member, the input and the expression over it, or "tuple".
+        """
         inputs = self.inputs
         return tuple(
             (inputs.index(column), "tuple" if len(member.columns) > 1 else str(member.of))
@@ -138,16 +166,28 @@ class Zonemap(IndexKind):
         )
 
     def path_of(self, column: str | Path) -> Path:
-        """Return the path of an input in the file."""
+        """Find the path of an input in the file.
+
+        Parameters
+        ----------
+        column : str or path
+            The input.
+
+        Returns
+        -------
+        path
+            Its names from the top level down.
+        """
         if self.paths:
             return tuple(self.paths[self.inputs.index(column)])
         return tuple(column.split(".")) if isinstance(column, str) else column
 
     def builder(self, *, level: Level) -> _Builder:
-        """Start a new index."""
+        """Start a new index; see `StreamedKind.builder`."""
         return _Builder(self, level)
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedZonemap:
+        """Parse an index; see `IndexKind.parse`."""
         blob = BlobReader(data, _MAGIC)
         blob.units(units)
         count = blob.u32()
@@ -158,13 +198,14 @@ class Zonemap(IndexKind):
         return ParsedZonemap(members, 4 * len(data))
 
     def shortcoming(self, data: bytes, *, units: int) -> str | None:
-        """Return why an index prunes by nulls only; None where it does more."""
+        """Return why an index rules nothing out but nulls, or None; see `LimitedKind.shortcoming`."""
         parsed = self.parse(data, level=Level.PAGE, units=units)
         figures = [member.figures for member in parsed.members]
         return _UNBOUNDED if all(isinstance(each, ZoneStats) and each.unbounded for each in figures) else None
 
     @property
     def params(self) -> Mapping[str, Any]:
+        """The parameters that the table of contents of a file shows."""
         several = {"columns": [str(member) for member in self.members]} if self.columns else {}
         return {"of": self.of, **several}
 

@@ -170,22 +170,26 @@ class Explain:
     """
 
     source: str
+    """The source, without credentials."""
     where: str | None
     """As SQL, cut where it is long."""
     columns: Sequence[str]
+    """The columns of the result."""
     files: tuple[int, int]
-    """Kept, and of how many; the same of all levels below."""
+    """Remaining and all files."""
     catalog: tuple[int, int] | None = None
-    """Files that an index outside the files told of in their current version, and that it left; None where there is none."""
+    """Files that an index outside the files knows in their current version: those that it left, and all; None without an
+    index."""
     row_groups: tuple[int, int]
     """Remaining and all row groups of the files that were opened."""
     pages: tuple[int, int]
-    """The pages of the columns that are read, in the row groups that remain, without chunks that are read whole."""
+    """Remaining and all pages of the columns that are read, in the row groups that remain, without chunks that are read whole."""
     rows: tuple[int, int]
+    """Rows that may match, and all rows of the files that were opened."""
     rows_sure: int
-    """Rows that match by statistics, or by an earlier scan, before they are read."""
+    """Rows that match for certain before they are read: by statistics, or by an earlier scan."""
     rows_from_metadata: int = 0
-    """Rows that an aggregate answers without reading them."""
+    """Rows that an aggregate counts without reading them."""
     levels: tuple[RequestLevel, ...]
     """The steps in their order: "listing", "catalog" where there is one, "metadata", "indexes", "data"."""
     notes: tuple[str, ...] = ()
@@ -271,7 +275,17 @@ class Plan:
 
     @classmethod
     def from_arrow(cls, data: pa.Table | pa.RecordBatch) -> Plan:
-        """Read back what `to_arrow` gave.
+        """Read a plan back from what `to_arrow` returned.
+
+        Parameters
+        ----------
+        data : pyarrow.Table or pyarrow.RecordBatch
+            The tasks, one per row.
+
+        Returns
+        -------
+        Plan
+            The plan, without its explanation.
 
         Raises
         ------
@@ -294,7 +308,13 @@ class Plan:
         return cls(tasks, schema=schema)
 
     def to_arrow(self) -> pa.Table:
-        """Return one row a task, of `accel.spark.TASK_SCHEMA`'s columns."""
+        """Convert the plan to Arrow.
+
+        Returns
+        -------
+        pyarrow.Table
+            One row per task, with the columns of `accel.spark.TASK_SCHEMA`.
+        """
         from accel.planning.task_arrow import TASK_ARROW_SCHEMA
 
         schema = TASK_ARROW_SCHEMA.with_metadata({"accel.schema": self.schema.serialize().to_pybytes()})
@@ -327,7 +347,12 @@ class Plan:
         self._explained = explained if isinstance(explained, Explain) else None
 
     def explain(self) -> Explain:
-        """Explain what planning did and what scanning the plan would request, as of the first call.
+        """Explain what planning did, and what scanning the plan would request when this is first called.
+
+        Returns
+        -------
+        Explain
+            The explanation.
 
         Raises
         ------

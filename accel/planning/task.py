@@ -119,6 +119,7 @@ class ScanTask:
 
     file: TaskFile
     row_group: int
+    """The number of the row group in the file."""
     num_rows: int
     """The rows of the row group."""
     rows: RowSelection

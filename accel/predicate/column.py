@@ -40,6 +40,11 @@ def col(name: str) -> ColumnExpr:
         The name as the schema has it, or a dotted path into structs; a top-level column of exactly
         this name wins over a path. `col("a")["b"]` is the path of the names a and b.
 
+    Returns
+    -------
+    ColumnExpr
+        The column, to be compared and tested.
+
     Raises
     ------
     PredicateError

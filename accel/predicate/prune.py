@@ -72,23 +72,59 @@ class Evidence:
     """
 
     may_true: Bools
+    """Units in which the predicate may be true."""
     may_false: Bools
+    """Units in which it may be false."""
     may_null: Bools
+    """Units in which it may be null."""
 
     @classmethod
     def unknown(cls, n: int) -> Evidence:
-        """Return evidence that rules out nothing, for `n` units."""
+        """Return evidence that rules out nothing.
+
+        Parameters
+        ----------
+        n : int
+            The number of units.
+
+        Returns
+        -------
+        Evidence
+            All outcomes are possible in each unit.
+        """
         return cls(np.ones(n, bool), np.ones(n, bool), np.ones(n, bool))
 
     def __len__(self) -> int:
         return len(self.may_true)
 
     def part(self, begin: int, end: int) -> Evidence:
-        """Return the evidence of a half-open range of the units."""
+        """Cut out a half-open range of the units.
+
+        Parameters
+        ----------
+        begin, end : int
+            The range.
+
+        Returns
+        -------
+        Evidence
+            The evidence of these units.
+        """
         return Evidence(self.may_true[begin:end], self.may_false[begin:end], self.may_null[begin:end])
 
     def meet(self, other: Evidence) -> Evidence:
-        """Combine two pieces of evidence about one predicate: what both leave possible."""
+        """Combine two pieces of evidence about one predicate.
+
+        Parameters
+        ----------
+        other : Evidence
+            The other piece.
+
+        Returns
+        -------
+        Evidence
+            The outcomes that both leave possible.
+        """
         return Evidence(
             self.may_true & other.may_true, self.may_false & other.may_false, self.may_null & other.may_null
         )
@@ -112,7 +148,13 @@ class Evidence:
         )
 
     def verdicts(self) -> npt.NDArray[np.int8]:
-        """Return one `Verdict` for each unit."""
+        """Judge each unit.
+
+        Returns
+        -------
+        int8 array
+            One `Verdict` per unit.
+        """
         surely = self.may_true & ~(self.may_false | self.may_null)
         return self.may_true.astype(np.int8) + surely  # 0, 1 and 2 are NONE, SOME and ALL
 

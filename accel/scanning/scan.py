@@ -27,11 +27,11 @@ Asked = Sequence[tuple[str | Sequence[str], str]]
 
 
 class Scan:
-    """A question over Parquet files. Nothing is read before a result is asked for.
+    """A query over Parquet files. Nothing is read before a result is used.
 
     Made by `accel.scan`. Iterate it (`async for` or `for`) for record batches in bounded memory, or call
     `to_table`, `head`, `count_rows`, `to_reader`; duckdb, polars and pyarrow take it as an Arrow stream.
-    Each of them runs the scan anew (a scan over an iterator runs once). A scan may be used from several
+    Each of them runs the scan again (a scan over an iterator runs once). A scan may be used from several
     threads and event loops at once. Failures are `AccelError`s that name the file, the place and what to do;
     only wrong arguments raise a plain `TypeError` or `ValueError`.
 
@@ -58,7 +58,13 @@ class Scan:
         return self._schema
 
     async def schema_async(self) -> pa.Schema:
-        """`schema`, awaited."""
+        """Return `schema` from a coroutine.
+
+        Returns
+        -------
+        pyarrow.Schema
+            The schema of the result.
+        """
         if self._schema is None:
             sample = self._engine.sample()
             self._schema = NO_COLUMNS if sample is None else await io_loop.bridge(sample.schema(Metrics()))
@@ -91,9 +97,15 @@ class Scan:
         return AwaitedBatches(self._engine, self._runs)
 
     def to_batches(self) -> BlockingBatches:
-        """Return the record batches, one by one, in file order (any with `order=False`); close the iterator to stop early.
+        """Read the record batches one by one, in file order (any order with `order=False`).
 
-        `close` waits until nothing is in flight. An iterator that is dropped stops too, and nobody waits for that.
+        Closing the iterator stops early and waits until no request is in flight. An iterator that is dropped stops, too, and
+        nothing waits for that.
+
+        Returns
+        -------
+        iterator of pyarrow.RecordBatch
+            The batches, with a method `close`.
 
         Raises
         ------
@@ -120,9 +132,14 @@ class Scan:
     __iter__ = to_batches
 
     def to_table(self) -> pa.Table:
-        """Return the whole result, in file order (any with `order=False`).
+        """Read the whole result, in file order (any order with `order=False`).
 
-        Works inside a running event loop too, which it blocks meanwhile.
+        This works inside a running event loop, too, which it blocks meanwhile.
+
+        Returns
+        -------
+        pyarrow.Table
+            All rows of the result.
 
         Raises
         ------
@@ -132,11 +149,27 @@ class Scan:
         return self._runs.table(self._runs.limit())
 
     async def to_table_async(self) -> pa.Table:
-        """`to_table`, awaited."""
+        """Read the whole result from a coroutine, as `to_table` does.
+
+        Returns
+        -------
+        pyarrow.Table
+            All rows of the result.
+        """
         return await self._runs.table_async(self._runs.limit())
 
     def head(self, num_rows: int = 10) -> pa.Table:
-        """Return the first rows in file order (with `order=False` any that many); reading stops when they are there.
+        """Read the first rows in file order (any rows with `order=False`), and stop when they have come.
+
+        Parameters
+        ----------
+        num_rows : int, default 10
+            The number of rows.
+
+        Returns
+        -------
+        pyarrow.Table
+            That many rows, or all if there are fewer.
 
         Raises
         ------
@@ -148,11 +181,27 @@ class Scan:
         return self._runs.table(self._runs.limit(check_count(num_rows)))
 
     async def head_async(self, num_rows: int = 10) -> pa.Table:
-        """`head`, awaited."""
+        """Read the first rows from a coroutine, as `head` does.
+
+        Parameters
+        ----------
+        num_rows : int, default 10
+            The number of rows.
+
+        Returns
+        -------
+        pyarrow.Table
+            That many rows, or all if there are fewer.
+        """
         return await self._runs.table_async(self._runs.limit(check_count(num_rows)))
 
     def count_rows(self) -> int:
-        """Return how many rows match; from metadata alone where the metadata proves it.
+        """Count the rows that match, from metadata alone where it proves them.
+
+        Returns
+        -------
+        int
+            The number of rows of the result.
 
         Raises
         ------
@@ -162,7 +211,13 @@ class Scan:
         return int(self.aggregate(_COUNT)["count_all"][0].as_py())
 
     async def count_rows_async(self) -> int:
-        """`count_rows`, awaited."""
+        """Count the rows that match from a coroutine, as `count_rows` does.
+
+        Returns
+        -------
+        int
+            The number of rows of the result.
+        """
         return int((await self.aggregate_async(_COUNT))["count_all"][0].as_py())
 
     def aggregate(self, aggregates: Asked) -> pa.Table:
@@ -200,7 +255,18 @@ class Scan:
         return aggregation.result()
 
     async def aggregate_async(self, aggregates: Asked) -> pa.Table:
-        """`aggregate`, awaited."""
+        """Aggregate the result from a coroutine, as `aggregate` does.
+
+        Parameters
+        ----------
+        aggregates : sequence of (column, function)
+            As for `aggregate`.
+
+        Returns
+        -------
+        pyarrow.Table
+            One row.
+        """
         aggregation = self._aggregation(aggregates)
         for part in self._engine.parts():
             await io_loop.bridge(self._runs.fold(part, aggregation))
@@ -214,7 +280,7 @@ class Scan:
         return Aggregation(aggregates, limited=self._runs.limit() is not None)
 
     def explain(self, *, analyze: bool = False, aggregates: Asked | None = None) -> Explain:
-        """Plan the scan, reading metadata but no data; returns what pruning did and what will be requested.
+        """Plan the scan, reading metadata but no data.
 
         Parameters
         ----------
@@ -222,6 +288,11 @@ class Scan:
             Also run the scan, and add the counts of the run.
         aggregates : sequence of (column, function), optional
             Explain `aggregate` with these, and not the reading of all rows.
+
+        Returns
+        -------
+        Explain
+            What pruning leaves, and which requests a run will send.
 
         Raises
         ------
@@ -233,7 +304,18 @@ class Scan:
         return io_loop.run(self._explain(analyze, aggregates))
 
     async def explain_async(self, *, analyze: bool = False, aggregates: Asked | None = None) -> Explain:
-        """`explain`, awaited."""
+        """Plan the scan from a coroutine, as `explain` does.
+
+        Parameters
+        ----------
+        analyze, aggregates
+            As for `explain`.
+
+        Returns
+        -------
+        Explain
+            What pruning leaves, and which requests a run will send.
+        """
         return await io_loop.bridge(self._explain(analyze, aggregates))
 
     async def _explain(self, analyze: bool, aggregates: Asked | None) -> Explain:
@@ -259,7 +341,12 @@ class Scan:
     # -- Arrow -----------------------------------------------------------------------------------
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return the result as a stream of record batches that other libraries read from, in file order (any with `order=False`).
+        """Open the result as a stream of record batches for other libraries, in file order (any order with `order=False`).
+
+        Returns
+        -------
+        pyarrow.RecordBatchReader
+            The batches.
 
         Raises
         ------

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 __all__ = ["TASK_SCHEMA", "for_executors", "read", "spread"]
 
 TASK_SCHEMA = spark_ddl(TASK_ARROW_SCHEMA)
-"""The Spark schema, as DDL text, of the tasks of a plan: what `paths.mapInArrow(accel.plan, TASK_SCHEMA)` gives."""
+"""The Spark schema, as DDL text, of the tasks that `paths.mapInArrow(accel.plan, TASK_SCHEMA)` returns."""
 
 _PARTITION_BYTES = 64 * MIB
-"""A Spark partition is given no more to read than about this, where there are tasks enough."""
+"""About the most bytes that one Spark partition reads if there are enough tasks."""
 _TASK_COST = MIB // 4
-"""What a task weighs besides its bytes: its round trip, as bytes that could have come meanwhile."""
+"""The weight of the round trip of a task, in bytes that could arrive meanwhile."""
 _DEFAULT_PARALLELISM = 16
-"""Where the session does not say (Spark Connect)."""
+"""The parallelism of a session that does not tell it (Spark Connect)."""
 _FOR_EXECUTORS = ("storage_options", "options", "store")
 
 
@@ -54,41 +54,40 @@ def read(
     cache: Cache | None = DEFAULT_CACHE,
     options: Options | None = None,
 ) -> DataFrame:
-    """A DataFrame of the matching rows: planned now, on the driver; read when Spark runs it, on the executors.
+    """Return a DataFrame of the matching rows. It is planned now on the driver, and read later on the executors.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
-        Of Spark 4.0 or later; tried on 4.3, not on Connect.
+        A session of Spark 4.0 or later; tested with 4.3, and not with Connect.
     url : str, path, or list
-        As `accel.scan` takes it. What it names must be reachable from the driver and from every executor.
+        As for `accel.scan`. The driver and every executor must be able to read it.
     where, columns
-        As in `accel.scan`. A filter on the DataFrame afterwards is Spark's own and prunes nothing.
+        As for `accel.scan`. A later filter on the DataFrame is Spark's own and prunes nothing.
     partitions : int, optional
-        Spark partitions to spread the tasks over, each a run of consecutive tasks of about equal bytes. By
-        default as many as the session runs tasks at once, more where one would read over 64 MiB, and never
-        more than there are tasks.
+        The number of Spark partitions, each a run of consecutive tasks of about equal bytes. By default as many as the
+        session runs tasks at once, more if one would read over 64 MiB, and never more than there are tasks.
     selection, schema, partitioning, glob, embedded
-        As in `accel.scan`.
+        As for `accel.scan`.
     store, storage_options, cache, options
-        As in `accel.scan`. Executors need them as well: `storage_options`, `options`, `store` and `cache=None` travel
-        in the pickled function, never in the tasks; without `storage_options` each executor uses its own environment.
+        As for `accel.scan`. `storage_options`, `options`, `store` and `cache=None` travel to the executors in the pickled
+        function, never in the tasks; without `storage_options` each executor uses its own environment.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        Rows in file order, of the types that docs/spark.md lists; every column is nullable.
+        Rows in file order, in the types that docs/spark.md lists; every column is nullable.
 
     Raises
     ------
     SchemaMismatchError
-        A column has a type that Spark has no counterpart for.
+        A column has a type for which Spark has no counterpart.
     TypeError
-        `spark` is no session, or an argument is of no type named here.
+        `spark` is no session, or an argument is of none of these types.
     ValueError
-        `partitions` is no int of at least 1.
+        `partitions` is less than 1.
     AccelError
-        Whatever planning raises. An executor that finds a file changed since raises `ObjectChangedError`.
+        As `accel.plan` raises it. An executor raises `ObjectChangedError` if a file has changed since.
     """
     if partitions is not None:
         partitions = check_count(partitions, "partitions")
@@ -113,7 +112,7 @@ def read(
         )
         result = spark_schema(planned.schema)
     except BaseException:
-        # They may be credentials, and whoever shows a failure may show the variables of its frames.
+        # Credentials must not stay in the variables of a frame that a traceback may show.
         del url, storage_options, store
         raise
     batches, shared = take_out(planned)
@@ -124,9 +123,9 @@ def read(
 
 
 def for_executors(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the keywords of a scan those that reading its tasks needs too, and only where they are given.
+    """Return the keywords of a scan that its tasks need on an executor, without those that have their default.
 
-    A cache is not sent, as it belongs to its process; that there shall be none is.
+    A cache belongs to its process and is not sent, but `cache=None` is.
     """
     given = {name: keywords[name] for name in _FOR_EXECUTORS if keywords.get(name) is not None}
     if "cache" in keywords and keywords["cache"] is None:
@@ -135,15 +134,7 @@ def for_executors(keywords: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def spread(nbytes: npt.NDArray[np.int64], partitions: int) -> npt.NDArray[np.int32]:
-    """The partition of each task: runs of consecutive tasks of about equal weight, numbered without gaps.
-
-    Parameters
-    ----------
-    nbytes : int64 array
-        Bytes that each task reads.
-    partitions : int
-        The most partitions to use.
-    """
+    """Return the partition of each task: runs of consecutive tasks of about equal weight, numbered without gaps."""
     if len(nbytes) == 0:
         return np.zeros(0, dtype=np.int32)
     weights = nbytes + _TASK_COST
@@ -157,7 +148,7 @@ def _task_frame(spark: SparkSession, table: pa.Table, partitions: int | None) ->
     number = spread(sizes, partitions or _default_partitions(spark, sizes))
     places = pa.schema([("spark_partition", pa.int32()), ("spark_position", pa.int32())])
     position = np.arange(table.num_rows, dtype=np.int32)
-    # createDataFrame wants a chunk in every column, and a plan without tasks has none.
+    # createDataFrame requires a chunk in every column, which a plan without tasks lacks.
     columns = table.columns if table.num_rows else [pa.nulls(0, f.type) for f in TASK_ARROW_SCHEMA]
     numbered = pa.Table.from_arrays(
         [*columns, pa.array(number), pa.array(position)],
@@ -184,6 +175,6 @@ def _default_partitions(spark: SparkSession, sizes: npt.NDArray[np.int64]) -> in
 def _read_tasks(
     batches: Iterator[pa.RecordBatch], *, keywords: Mapping[str, Any], shared: Mapping[str, bytes]
 ) -> Iterator[pa.RecordBatch]:
-    """Runs in an executor: the tasks of one partition; `shared` is what `take_out` gave."""
+    """Read the tasks of one partition, on an executor; `shared` holds the parts that the tasks share."""
     tasks = (join_rows(batch.select(TASK_ARROW_SCHEMA.names), shared) for batch in batches)
     return iter(scan(tasks, **keywords))

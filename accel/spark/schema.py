@@ -1,4 +1,4 @@
-"""Spark's own schema of Arrow data: as a StructType, and as the DDL text that needs no pyspark."""
+"""The Spark schema of Arrow data, as a StructType or as DDL text, which needs no pyspark."""
 
 from __future__ import annotations
 
@@ -37,15 +37,25 @@ _SIMPLE: dict[Any, tuple[str, str]] = {
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """The Spark schema of data of the Arrow `schema`, as mapInArrow and createDataFrame want it.
+    """Return the Spark schema of Arrow data, as mapInArrow and createDataFrame take it.
 
     Everything is nullable, as in Spark's own file sources: a later file may lack a column of the first.
     A timestamp with a zone is TimestampType (an instant), one without TimestampNTZType.
 
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        The schema of the Arrow data, as of `accel.scan(...).schema`.
+
+    Returns
+    -------
+    pyspark.sql.types.StructType
+        The schema in Spark's types.
+
     Raises
     ------
     SchemaMismatchError
-        A column has a type that Spark, or the Spark that is installed, has no counterpart for.
+        A column has a type for which Spark, or the installed version of it, has no counterpart.
     """
     from pyspark.sql.types import StructField, StructType
 
@@ -53,7 +63,23 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 
 def spark_ddl(schema: pa.Schema) -> str:
-    """The same schema as DDL text: "`id` BIGINT, `name` STRING"."""
+    """Return the Spark schema of Arrow data as DDL text: "`id` BIGINT, `name` STRING".
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        The schema of the Arrow data.
+
+    Returns
+    -------
+    str
+        DDL text, which `mapInArrow` takes as a schema.
+
+    Raises
+    ------
+    SchemaMismatchError
+        A column has a type for which Spark has no counterpart.
+    """
     return ", ".join(f"{_quoted(f.name)} {_ddl(f.type)}" for f in spark_arrow_schema(schema))
 
 

@@ -64,10 +64,12 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class ObjectEntry:
-    """One object of a listing; `path` is relative to the root of the store, without a leading slash."""
+    """One object of a listing."""
 
     path: str
+    """Its path, relative to the root of the store, without a leading slash."""
     size: int
+    """Its bytes."""
     etag: str | None = None
     """As in `Payload`."""
 
@@ -97,14 +99,16 @@ class RangeStore(Protocol):
         Parameters
         ----------
         path : str
-            Relative to the store's root, without a leading slash.
+            The object, relative to the root of the store, without a leading slash.
         want : ByteRange or Suffix
+            The range.
         if_match : str, optional
-            The etag that the object must have; it was returned by `read` before, and is not weak.
+            The etag that the object must have: one that `read` returned, and never a weak one.
 
         Returns
         -------
         Payload
+            The bytes of the range, with the size and the etag of the object.
 
         Raises
         ------
@@ -125,7 +129,22 @@ class Gatherer(Protocol):
     async def gather_ranges(
         self, path: str, wants: Sequence[ByteRange], *, if_match: str | None = None
     ) -> Sequence[Payload]:
-        """Read exactly these ranges, all of one version; raises as `RangeStore.read` does."""
+        """Read several ranges of one object, exactly and all of one version.
+
+        Parameters
+        ----------
+        path : str
+            As for `RangeStore.read`.
+        wants : sequence of ByteRange
+            The ranges.
+        if_match : str, optional
+            As for `RangeStore.read`.
+
+        Returns
+        -------
+        sequence of Payload
+            The ranges in the same order.
+        """
         ...
 
 
@@ -134,7 +153,18 @@ class Lister(Protocol):
     """A store that lists."""
 
     def list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
-        """List the objects at or below `prefix`, sorted by path. A prefix ends with a path segment; "" is the root."""
+        """List the objects at or below a prefix.
+
+        Parameters
+        ----------
+        prefix : str
+            Whole segments of a path; "" is the root.
+
+        Returns
+        -------
+        AsyncIterator of ObjectEntry
+            The objects, sorted by path.
+        """
         ...
 
 
@@ -148,9 +178,19 @@ class Pager(Protocol):
         ...
 
     def pages(self, prefix: str, *, after: str | None = None) -> AsyncGenerator[Sequence[ObjectEntry], None]:
-        """Yield the objects of `Lister.list` in pages, in the order of the store. A page is requested when it is needed.
+        """List the objects at or below a prefix page by page, each requested only when it is wanted.
 
-        With `after`, only objects with a greater key are listed.
+        Parameters
+        ----------
+        prefix : str
+            As for `Lister.list`.
+        after : str, optional
+            List only objects with a greater key; the store need not be asked for the others.
+
+        Returns
+        -------
+        AsyncGenerator of sequences of ObjectEntry
+            The pages, none of them empty, in the order of the store.
         """
         ...
 
@@ -160,7 +200,18 @@ class Header(Protocol):
     """A store that returns the size and etag of an object without its bytes."""
 
     async def head(self, path: str) -> ObjectEntry:
-        """Return the size and etag by one request; raises as `RangeStore.read` does."""
+        """Find the size and the etag of an object in one request.
+
+        Parameters
+        ----------
+        path : str
+            As for `RangeStore.read`.
+
+        Returns
+        -------
+        ObjectEntry
+            The object.
+        """
         ...
 
 
@@ -177,11 +228,23 @@ class Writer(Protocol):
         if_match: str | None = None,
         if_absent: bool = False,
     ) -> None:
-        """Write one object of `size` bytes, which appears whole or not at all.
+        """Put one object, which appears when it is whole or not at all.
 
-        With `if_match` it replaces only that version, by one request from memory; ObjectChangedError is raised if there
-        is another version. With `if_absent` likewise, only if no object has the name. Without, it replaces any object of
-        that name, in bounded memory. An exception of `parts` is raised, and nothing is written.
+        Without `if_match` an object of that name is replaced, and memory stays bounded. With it only that version is replaced, in
+        one request, for which the parts are collected in memory. An exception of `parts` is raised again, and nothing is written.
+
+        Parameters
+        ----------
+        path : str
+            As for `RangeStore.read`.
+        parts : AsyncIterator of bytes
+            The content.
+        size : int
+            The number of its bytes.
+        if_match : str, optional
+            The etag of the version to replace; ObjectChangedError is raised if there is another.
+        if_absent : bool
+            Put the object only if no object has the name; ObjectChangedError is raised if one has.
         """
         ...
 
@@ -191,5 +254,11 @@ class Remover(Protocol):
     """A store that removes objects."""
 
     async def remove(self, path: str) -> None:
-        """Remove an object; one that is not there is no error."""
+        """Remove an object; one that is not there is no error.
+
+        Parameters
+        ----------
+        path : str
+            As for `RangeStore.read`.
+        """
         ...

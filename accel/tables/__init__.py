@@ -1,1 +1,1 @@
-"""Where file lists come from: paths, globs, hive directories."""
+"""Sources of files: paths, globs and hive directories."""

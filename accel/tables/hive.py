@@ -30,7 +30,7 @@ _OFF = "partitioning=None reads the files without partition columns"
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """What the path of one file says, in path order. `values` are text, None for null."""
+    """The keys and values in the path of one file, in path order. Values are text, or None for null."""
 
     url: str
     keys: tuple[str, ...]
@@ -38,13 +38,12 @@ class Spelling:
 
 
 def spell(url: str, directories: Iterable[str]) -> Spelling:
-    """Read the `key=value` segments of a file's directories; others are passed over. Of a key that occurs twice the first
-    counts, as for pyarrow and DuckDB.
+    """Read the `key=value` segments of the directories of a file. The first of two equal keys counts, as for pyarrow.
 
     Raises
     ------
     SchemaMismatchError
-        A name of a local directory is not UTF-8, as texts are.
+        The name of a local directory is not UTF-8.
     """
     keys: list[str] = []
     values: list[str | None] = []
@@ -76,22 +75,24 @@ def settle(
     Parameters
     ----------
     spellings : sequence of Spelling
-        Of every file.
+        The spellings of all files.
     types : pyarrow.Schema, optional
-        The columns and their types, in the order wanted; keys that it does not name are left out.
-        Without it a column is int64 where every value is an integer (leading zeros allowed), date32
-        where every one is `YYYY-MM-DD`, else string; nulls fit all, and nulls alone are a string.
+        The columns and their types, in order; keys that it does not name are left out. Without it a column is int64 if
+        every value is an integer (leading zeros allowed), date32 if every value is `YYYY-MM-DD`, and string otherwise or
+        if all values are null.
     strict : bool
-        True for one directory: every file must spell the same keys, in whatever order; that of the first file is the
-        columns'. False for files that were named one by one: the keys that all of them spell are taken.
+        True for one directory: every file must spell the same keys, in any order; the first file sets the order of the
+        columns. False for files that are named one by one: the keys that all of them spell become columns.
     as_text : collection of str
         Keys whose values are strings, whatever they look like.
 
     Returns
     -------
     schema : pyarrow.Schema
+        The partition columns.
     values : list of tuple
-        Of each file, in the schema's order: Python values, or the text of what Python has no value for; None for null.
+        The values of each file in the order of the schema: Python values, or the text of a value that Python lacks; None
+        for null.
 
     Raises
     ------
@@ -129,16 +130,10 @@ def settle(
 
 
 def hint_of_key(name: str, url: str, *, source: Any, partitioning: str | pa.Schema | None) -> str | None:
-    """What to do where a column is missing that a file's path spells as a key; None where it does not.
+    """Return a hint about a missing column that the path of a file spells as a key; None if it does not.
 
-    Parameters
-    ----------
-    name : str
-        Of the column.
-    url : str
-        Of the file.
-    source, partitioning
-        Of the scan: the key was not asked for, is above the only folder, or is not in the paths of all files.
+    `source` and `partitioning` are those of the scan: the key is not wanted, is above the only folder, or is not in the
+    paths of all files.
     """
     if not _spells(name, url.split("/")[:-1]):
         return None
@@ -168,7 +163,7 @@ def _above(name: str) -> str:
 def _is_utf8(name: str) -> bool:
     try:
         name.encode()
-    except UnicodeEncodeError:  # of other bytes `os` makes surrogates
+    except UnicodeEncodeError:  # `os` makes surrogates of other bytes
         return False
     return True
 
@@ -206,14 +201,14 @@ def _convert(
                 f"partition value {text!r} of {field.name!r} is not of type {kind}",
                 path=spellings[texts.index(text)].url,
             ) from error
-        values.append(text if _is_more_than_python(kind) else value.as_py())
+        values.append(text if _exceeds_python(kind) else value.as_py())
     return values
 
 
-def _is_more_than_python(kind: pa.DataType) -> bool:
-    """Whether equal values of Python may be different ones: the two hours that a clock set back shows alike, the two zeros.
+def _exceeds_python(kind: pa.DataType) -> bool:
+    """Return whether Python cannot tell all values apart, or lacks some.
 
-    Nor has every moment such a value: one to the nanosecond, or of the year 0.
+    It takes the two hours of a clock set back for equal, and the two zeros; it has no nanoseconds and no year 0.
     """
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_floating(kind))
 

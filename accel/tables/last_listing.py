@@ -1,6 +1,6 @@
-"""What a directory or a pattern held when it was last listed, cached beside the metadata of its files.
+"""The last listing of a directory or pattern, cached beside the metadata of its files.
 
-Nothing is answered by it: a run reads by it while the source is listed anew, and hands out no row before that.
+It answers nothing by itself: a scan reads by it while the source is listed again, and returns no row before that.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from accel.store.tasks import breathe, each
 __all__ = ["LastListing"]
 
 _SHARE: Final = 8
-"""A listing takes at most one part in so many of a cache's memory: the metadata of its files is worth more."""
+"""A listing takes at most an eighth of the memory of a cache: the metadata of its files is worth more."""
 _FILE_BYTES: Final = 320
-"""Of a listed file, besides its letters."""
+"""Bytes of a listed file besides its name."""
 _BLOCK: Final = 256
 """Files compared at a time."""
 
@@ -28,7 +28,7 @@ class _Entry:
     block: FileBlock
     nbytes: int
     steady: bool
-    """The source held the same the time before, or was not listed before."""
+    """Whether the listing before was the same, or there was none."""
 
 
 class LastListing:
@@ -37,29 +37,29 @@ class LastListing:
     Parameters
     ----------
     cache : Cache
+        Where it is.
     key : CacheKey
-        The store and who lists it, what is listed, and all that decides what comes of it.
+        The store and its credentials, the name of the source, and the arguments that decide which files it yields.
     """
 
     def __init__(self, cache: Cache, key: CacheKey) -> None:
         self._cache = cache
         self._key = key
         self._recalled: _Entry | None = None
-        """What a run reads by meanwhile: the run itself may push it out of the cache."""
+        """The entry that a scan reads by; the scan itself may evict it from the cache."""
 
     def recall(self) -> FileBlock | None:
-        """What the source held, if it is likely to hold the same now: it did not change from one listing to the last."""
+        """Return the last listing if it equals the one before, so that the next is likely to be the same."""
         found = self._find()
         self._recalled = found if found is not None and found.steady else None
         return None if self._recalled is None else self._recalled.block
 
     async def note(self, block: FileBlock) -> FileBlock:
-        """Remember what the source holds now; returns the block with the files of before, themselves, where the source
-        holds the same."""
-        cached = self._find()
-        found = cached or self._recalled
-        if found is not None and await _alike(found.block, block):
-            if cached is None or not cached.steady:
+        """Remember a new listing; return it, or the last one with its own file objects if they are equal."""
+        in_cache = self._find()
+        found = in_cache or self._recalled
+        if found is not None and await _are_equal(found.block, block):
+            if in_cache is None or not in_cache.steady:
                 self._cache.put(self._key, replace(found, steady=True), found.nbytes)
             return replace(found.block, round_trips=block.round_trips)
         if any(file.etag is None or file.size is None for file in block.files):
@@ -81,8 +81,8 @@ def _nbytes(file: FileEntry) -> int:
     return _FILE_BYTES + len(file.path) + len(file.url) + len(file.etag or "")
 
 
-async def _alike(one: FileBlock, other: FileBlock) -> bool:
-    """Whether two listings are of the same versions of the same files."""
+async def _are_equal(one: FileBlock, other: FileBlock) -> bool:
+    """Return whether two listings have the same versions of the same files."""
     if len(one.files) != len(other.files) or one.partition_schema != other.partition_schema:
         return False
     for start in range(0, len(one.files), _BLOCK):

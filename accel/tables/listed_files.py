@@ -1,4 +1,4 @@
-"""Which of the objects that a store listed are the data files of a source."""
+"""Choose the data files of a source among the objects that a store lists."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from accel.metrics import Metrics
 from accel.planning.file_entry import FileEntry
 from accel.store.local_store import etag_of
 from accel.store.location import LOCAL_ROOT, Location
-from accel.store.range_store import ObjectEntry
+from accel.store.range_store import ObjectEntry, PageSeen
 from accel.store.request_errors import system_error
 from accel.store.tasks import each
 from accel.tables.named_source import NamedSource, SourceShape, has_hidden_name, working_directory_hint
 
 __all__ = [
-    "HeadClient",
+    "ListingClient",
     "choose",
     "choose_certain_files",
     "expand_local_glob",
@@ -31,12 +31,12 @@ __all__ = [
 
 
 async def choose(item: NamedSource, entries: Sequence[ObjectEntry]) -> Sequence[FileEntry]:
-    """The data files of a directory, glob, or open name, from its listing sorted by path.
+    """Return the data files of a directory, glob, or open name, from its listing sorted by path.
 
     Raises
     ------
     ObjectNotFoundError
-        A directory without a data file, or a pattern that nothing matches.
+        The directory holds no data file, or nothing matches the pattern.
     """
     if item.shape is SourceShape.GLOB:
         return await _choose_matching(item, entries)
@@ -44,7 +44,7 @@ async def choose(item: NamedSource, entries: Sequence[ObjectEntry]) -> Sequence[
     if files:
         return files
     if item.shape is SourceShape.OPEN:
-        # An object store lists what is below a name, and not the object of that name.
+        # An object store lists the objects below a name, but not the object of that name.
         itself = [entry for entry in entries if entry.path == item.location.path and entry.size]
         if itself:
             return (item.as_file(itself[0]),)
@@ -54,15 +54,15 @@ async def choose(item: NamedSource, entries: Sequence[ObjectEntry]) -> Sequence[
 
 
 async def visible_files(item: NamedSource, entries: Sequence[ObjectEntry]) -> Sequence[FileEntry]:
-    """What a directory takes of its listing: neither hidden names nor markers."""
+    """Return the files of a directory from its listing, without hidden names and markers."""
     take = _taking(item, entries)
     return [file for file in await each(entries, take) if file is not None]
 
 
 def choose_certain_files(item: NamedSource, page: Iterable[ObjectEntry]) -> Iterator[FileEntry]:
-    """Those of a few entries that `choose` takes whatever else is listed: none that is empty.
+    """Yield the files of a page that `choose` returns whatever else is listed, so no empty ones.
 
-    Save that an object whose name is the pattern itself may come later, and be all that is meant.
+    There is one exception: an object named like the pattern itself may come later, and replace all of them.
     """
     data = (entry for entry in page if entry.size)
     pattern = item.pattern
@@ -78,7 +78,7 @@ def choose_certain_files(item: NamedSource, page: Iterable[ObjectEntry]) -> Iter
 
 
 def _taking(item: NamedSource, entries: Sequence[ObjectEntry]) -> Callable[[ObjectEntry], FileEntry | None]:
-    """What makes a data file of an entry that is one; all `entries` tell of an empty one whether it is."""
+    """Return a function from an entry to its data file, or None; all `entries` show whether an empty one is a marker."""
     prefix = item.prefix
     below = f"{prefix}/" if prefix else ""
     start, place = len(below), item.placing()
@@ -101,7 +101,7 @@ def _taking(item: NamedSource, entries: Sequence[ObjectEntry]) -> Callable[[Obje
 
 
 def raise_no_files(item: NamedSource) -> NoReturn:
-    """Say that a source holds no file."""
+    """Raise the error of a source without files."""
     if item.shape is SourceShape.GLOB:
         hint = "an object whose name holds *, ? or [ is named with glob=False"
         if "?" in item.text and "=" in item.text.partition("?")[2]:
@@ -128,7 +128,7 @@ async def _choose_matching(item: NamedSource, entries: Sequence[ObjectEntry]) ->
         if entry.path == exact:
             return (item.as_file(entry),)
     data = [entry for entry in entries if entry.path != item.prefix and not _is_marker(item, entry, entries)]
-    # Only where no file matches are directories meant: `year=201[23]`, or `*.parquet` as Spark writes them.
+    # A pattern means directories only if no file matches: `year=201[23]`, or `*.parquet` as Spark writes them.
     place = item.placing()
     tests = (pattern.match_above,) if pattern.directories else (pattern.match, pattern.match_above)
     for test in tests:
@@ -149,22 +149,22 @@ def _exact_path(item: NamedSource) -> str:
 
 
 def _is_marker(item: NamedSource, entry: ObjectEntry, entries: Sequence[ObjectEntry]) -> bool:
-    """Whether an empty object stands for a directory: what consoles and Hadoop leave behind."""
+    """Return whether an empty object is the marker of a directory, as consoles and Hadoop leave it behind."""
     if entry.size:
         return False
     name = entry.path.rstrip("/").rpartition("/")[2]
     if name.endswith("_$folder$"):
         return True
     if item.location.root == LOCAL_ROOT:
-        return False  # directories are told from files: this is one that is being written, or was cut off
+        return False  # an empty file, which is being written or was cut off
     if "." not in name or entry.path.endswith("/"):
         return True
-    # `x.parquet/`, whose slash obstore takes away, stands before the parts that Spark wrote below it.
+    # obstore lists the marker `x.parquet/` without its slash, before the parts that Spark wrote below it.
     return has_prefix(f"{entry.path}/", entries)
 
 
 def has_prefix(prefix: str, entries: Sequence[ObjectEntry]) -> bool:
-    """Whether one of the entries, in the order of their paths, has the prefix."""
+    """Return whether one of the entries, which are in the order of their paths, has the prefix."""
     place = bisect_left(entries, prefix, key=lambda entry: entry.path)
     return place < len(entries) and entries[place].path.startswith(prefix)
 
@@ -172,49 +172,55 @@ def has_prefix(prefix: str, entries: Sequence[ObjectEntry]) -> bool:
 _AT_ONCE: Final = 16
 
 
-class HeadClient(Protocol):
-    """What this needs of `store.client.Client`."""
+class ListingClient(Protocol):
+    """The part of `store.client.Client` that listing uses."""
+
+    async def list_below(
+        self, prefix: str, *, metrics: Metrics | None = None, begun: PageSeen | None = None
+    ) -> list[ObjectEntry]:
+        """Return the objects at or below a prefix, by path; `begun` may be called with some while others are awaited."""
+        ...
 
     async def head(self, path: str, *, metrics: Metrics | None = None) -> ObjectEntry:
-        """Size and etag of one object."""
+        """Return size and etag of one object; requested for objects that are listed as empty files."""
         ...
 
 
 async def find_directory_markers(
-    files: Iterable[FileEntry], client: HeadClient, *, metrics: Metrics
+    files: Iterable[FileEntry], client: ListingClient, *, metrics: Metrics
 ) -> set[str]:
-    """The paths, of some files that a store listed, which no object has.
+    """Return the paths among some listed files that no object has.
 
-    The marker `x.parquet/` is listed as `x.parquet` by obstore, as an empty file of that name is; only the store can
-    tell them apart. It is asked for 16 at a time, as long as one of them is a marker: an empty file ends the scan.
+    obstore lists the marker `x.parquet/` as `x.parquet`, like an empty file of that name; only a request can tell them
+    apart. Requests are sent 16 at a time, as long as one of them finds a marker: an empty file ends the scan anyway.
     """
     doubtful = [file.path for file in files if file.size == 0]
     found: set[str] = set()
     for start in range(0, len(doubtful), _AT_ONCE):
         async with asyncio.TaskGroup() as group:
             paths = doubtful[start : start + _AT_ONCE]
-            asked = {path: group.create_task(_is_missing(path, client, metrics)) for path in paths}
-        missing = {path for path, task in asked.items() if task.result()}
+            tasks = {path: group.create_task(_is_missing(path, client, metrics)) for path in paths}
+        missing = {path for path, task in tasks.items() if task.result()}
         if not missing:
             break
         found |= missing
     return found
 
 
-async def _is_missing(path: str, client: HeadClient, metrics: Metrics) -> bool:
+async def _is_missing(path: str, client: ListingClient, metrics: Metrics) -> bool:
     try:
         await client.head(path, metrics=metrics)
     except ObjectNotFoundError:
         return True
     except StoreError:
-        pass  # it cannot be asked, or does not say: whoever reads the file will be told
+        pass  # reading the file will raise the error
     return False
 
 
 def expand_local_glob(item: NamedSource) -> tuple[Sequence[FileEntry], Sequence[NamedSource]]:
-    """The files that match a local glob, sorted by path, and else the directories that do.
+    """Return the files that match a local glob, sorted by path, and the directories that do.
 
-    Symbolic links are followed, save in a circle.
+    Symbolic links are followed, except in a circle.
 
     Raises
     ------
@@ -256,7 +262,7 @@ def expand_local_glob(item: NamedSource) -> tuple[Sequence[FileEntry], Sequence[
 def _version(root: str, relative: str) -> tuple[int, str] | None:
     try:
         found = os.stat(os.path.join(root, relative))
-    except OSError:  # it went since: whoever opens it says so
+    except OSError:  # gone since: opening it will raise the error
         return None
     return found.st_size, etag_of(found)
 
@@ -274,11 +280,11 @@ def _read(path: str, item: NamedSource) -> tuple[list[tuple[str, bool]], tuple[i
 
 
 def _outermost(directories: Sequence[str]) -> list[str]:
-    kept: list[str] = []
+    outermost: list[str] = []
     for path in sorted(directories, key=lambda d: d.split("/")):
-        if not kept or not path.startswith(kept[-1] + "/"):
-            kept.append(path)
-    return kept
+        if not outermost or not path.startswith(outermost[-1] + "/"):
+            outermost.append(path)
+    return outermost
 
 
 def _directory(item: NamedSource, relative: str) -> NamedSource:

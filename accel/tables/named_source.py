@@ -1,4 +1,4 @@
-"""One thing that the user named: its text, where that is, and what kind of thing it looks like."""
+"""One source as the user names it: its text, its location, and whether it looks like a file, a directory or a glob."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ __all__ = [
 
 
 class SourceShape(enum.Enum):
-    """What a source looks like, before anything is asked of its store."""
+    """What a source looks like before a request is sent."""
 
     FILE = "file"
     DIRECTORY = "directory"
     GLOB = "glob"
     OPEN = "open"
-    """A file or a directory: a listing tells."""
+    """A file or a directory, which a listing decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +45,19 @@ class NamedSource:
     """One source of a scan."""
 
     text: str
-    """As the user wrote it."""
+    """The text that the user wrote."""
     location: Location
-    """Of the file or directory; of a glob, of the directory before its first wildcard."""
+    """The file or directory; for a glob, the directory before the first wildcard."""
     shape: SourceShape
     base: str
-    """What the names of files below `location` are appended to, to give what the user would call them."""
+    """The prefix that turns the name of a file below `location` into the URL that the user would write."""
     pattern: Glob | None = None
     entry: ObjectEntry | None = None
-    """Of a local file: what it was found as, which shows whether what is cached of it still holds."""
+    """The size and etag of a local file, which validate its cached metadata."""
 
     @property
     def is_plain_file(self) -> bool:
-        """Whether it is a file by its name, whose path can spell no column: there is nothing to list."""
+        """Whether the name is that of a file whose path can spell no column, so that there is nothing to list."""
         return self.shape is SourceShape.FILE and "=" not in self.text and "=" not in self.location.path
 
     @property
@@ -66,14 +66,14 @@ class NamedSource:
         return self.location.path.rstrip("/")
 
     def as_file(self, entry: ObjectEntry | None = None) -> FileEntry:
-        """The source itself, as a file."""
+        """Return the source itself as a file."""
         entry = entry or self.entry
         if entry is None:
             return FileEntry(root=self.location.root, path=self.location.path, url=self.text)
         return FileEntry(self.location.root, entry.path, self.text, entry.size, entry.etag)
 
     def placing(self) -> Callable[[ObjectEntry, str], FileEntry]:
-        """What makes a file of a listed object below it, given what its path says below it."""
+        """Return a function that makes a file of a listed object and its path below the source."""
         root, base = self.location.root, self.base
         if _is_file_url(self.text):
             name = self._name
@@ -81,21 +81,22 @@ class NamedSource:
         return lambda entry, relative: FileEntry(root, entry.path, base + relative, entry.size, entry.etag)
 
     def named_below(self, relative: str, version: tuple[int, str] | None = None) -> FileEntry:
-        """A file below it that was not listed by the store; of its version, size and etag, where that was seen."""
+        """Return a file below the source that no store listed; `version` is its size and etag, if they are at hand."""
         path = f"{self.prefix}/{relative}" if self.prefix else relative
         return FileEntry(self.location.root, path, self._name(relative), *version or (None, None))
 
     def relative(self, entry: ObjectEntry) -> str:
+        """Return the path of an object below the source."""
         prefix = self.prefix
         return entry.path[len(prefix) + 1 :] if prefix else entry.path
 
     def directories(self, file: FileEntry, *, below: bool) -> Sequence[str]:
-        """The directories of a file's path that may spell partitions: all, or those below the source."""
+        """Return the directories in the path of a file that may spell partitions: all, or those below the source."""
         if below:
             prefix = self.prefix
             path = file.path[len(prefix) + 1 :] if prefix else file.path
         elif self.location.scheme == "file" and not _is_file_url(self.text):
-            # Relative as given: the working directory is not part of the data set.
+            # The URL may be relative: the working directory is not part of the data set.
             path = file.url
         else:
             path = file.path if self.location.globs else file.path.partition("?")[0]
@@ -110,14 +111,14 @@ class NamedSource:
 
 
 def read_source(text: str, *, glob: bool, in_store: bool) -> NamedSource:
-    """Tell what one text names, as far as can be told without a request.
+    """Return what one text names, as far as that is clear without a request.
 
     Raises
     ------
     ObjectNotFoundError
-        A local path that does not exist.
+        A local path does not exist.
     StoreError
-        Not a URL that accel knows.
+        accel does not support such URLs.
     """
     cut = split_glob(text) if glob else None
     if cut is not None:
@@ -146,7 +147,7 @@ def read_source(text: str, *, glob: bool, in_store: bool) -> NamedSource:
 
 
 def read_remote(text: str, *, glob: bool, in_store: bool) -> NamedSource | None:
-    """What one text names in a store; None where it may be local, or is not understood."""
+    """Return what one text names in a store; None if it may be local, or is not supported."""
     if not in_store and may_be_local(text):
         return None
     try:
@@ -156,21 +157,20 @@ def read_remote(text: str, *, glob: bool, in_store: bool) -> NamedSource | None:
 
 
 def may_be_local(text: str) -> bool:
-    """Whether `read_source` may ask the file system, where there is no store of the caller's."""
+    """Return whether `read_source` may look into the file system, unless the caller gave a store."""
     return "://" not in text or _is_file_url(text)
 
 
 def _is_file_url(text: str) -> bool:
-    # The one kind of text that is percent-encoded.
+    # Only these are percent-encoded.
     return text[:5].lower() == "file:"
 
 
 def _local_file(text: str, location: Location) -> ObjectEntry | None:
-    """What the file system says of a file; None of a directory."""
+    """Return the size and etag of a local file; None for a directory."""
     try:
         found = os.stat(location.url)
     except PermissionError as error:
-        # What may not be seen is not missing.
         hint = "check the permissions of the directories above it"
         raise system_error(error, path=text, hint=hint) from None
     except (OSError, ValueError):
@@ -184,18 +184,15 @@ def _local_file(text: str, location: Location) -> ObjectEntry | None:
 def _shape(location: Location) -> SourceShape:
     path = location.path
     if not location.globs:
-        # Over HTTP only a path that ends in `/` can be no file.
-        bare = path.partition("?")[0]
-        return (
-            SourceShape.DIRECTORY if path == bare and (not bare or bare.endswith("/")) else SourceShape.FILE
-        )
+        # Over HTTP every path is a file unless it ends in `/`.
+        return SourceShape.DIRECTORY if "?" not in path and path[-1:] in ("", "/") else SourceShape.FILE
     if not path or path.endswith("/"):
         return SourceShape.DIRECTORY
     return SourceShape.FILE if _has_extension(path) else SourceShape.OPEN
 
 
 def _meant(text: str) -> str | None:
-    """What a path that is not there may have been meant as."""
+    """Return a hint at what a missing path may have meant."""
     if _is_file_url(text):
         return "a file: URL is percent-encoded, % itself as %25; a bare path is not" if "%" in text else None
     if "{" in text and "}" in text:
@@ -212,7 +209,7 @@ def _meant(text: str) -> str | None:
 
 
 def working_directory_hint(text: str) -> str | None:
-    """The directory that a relative path begins at: of a notebook or a service it often is another than was thought."""
+    """Return a hint at the working directory of a relative path, which in notebooks and services may surprise."""
     if os.path.isabs(text) or _is_file_url(text):
         return None
     try:
@@ -222,7 +219,7 @@ def working_directory_hint(text: str) -> str | None:
 
 
 def _has_extension(path: str) -> bool:
-    """`v1.2` more likely is a directory's version than a file's extension."""
+    """Return whether a path ends in an extension; `v1.2` is more likely a version than one."""
     stem, _, extension = path.rpartition(".")
     plain = extension.isascii() and extension.replace("_", "0").isalnum() and extension[0].isalpha()
     return plain and stem != "" and not stem.endswith("/")
@@ -235,21 +232,20 @@ _NOT_LISTED = frozenset({"http", "https"})
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a directory passes over this name: `_SUCCESS`, `_temporary`, `.part-0.crc`, ..."""
+    """Return whether directories skip this name: `_SUCCESS`, `_temporary`, `.part-0.crc`, ..."""
     return name.startswith(("_", "."))
 
 
 def has_hidden_name(relative: str) -> bool:
-    """Whether any name of a path below a directory is hidden. The path is not split: listings are long."""
+    """Return whether any name in a path below a directory is hidden."""
     return is_hidden(relative) or "/_" in relative or "/." in relative
 
 
 def split_glob(text: str) -> tuple[str, str] | None:
     """Cut a URL or path before its first segment that holds `*`, `?` or `[...]`.
 
-    Returns the fixed part, which ends in `/` or is empty, and the pattern; None when the text is no
-    glob. Over http and https nothing is a glob: there is no listing, and `?` starts the query. The
-    bucket or host is never part of a pattern.
+    Returns the fixed part, which ends in `/` or is empty, and the pattern; None if the text is no glob. An http or https
+    URL is no glob: nothing lists it, and `?` starts the query. The bucket or host is never part of a pattern.
     """
     if _SPECIAL.isdisjoint(text):  # most texts: no expression is compiled
         return None
@@ -266,12 +262,12 @@ def split_glob(text: str) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Glob:
-    """A glob, run as a small automaton over a path's segments.
+    """A glob, run as a small automaton over the segments of a path.
 
-    `*`, `?`, `[abc]`, `[a-z]` and `[!a]` match within one segment, case-sensitively; a segment that is
-    `**` matches any number of them, none included. What a directory passes over (names that begin
-    with `_` or `.`) is matched only by a segment that begins with that character itself. A trailing
-    `/` means directories. States are sets of segment numbers, so matching is linear in the path.
+    `*`, `?`, `[abc]`, `[a-z]` and `[!a]` match within one segment, case-sensitively; the segment `**` matches any number
+    of segments, none included. A hidden name, which begins with `_` or `.`, is matched only by a segment that begins with
+    that character. A trailing `/` means directories. States are sets of segment numbers, so matching is linear in the
+    path.
     """
 
     segments: tuple[re.Pattern[str] | None, ...]
@@ -283,11 +279,12 @@ class Glob:
 
     @classmethod
     def compile(cls, text: str) -> Glob:
+        """Return the automaton of a pattern."""
         import fnmatch
 
         parts = [part for part in text.split("/") if part]
         if parts and parts[-1] == "**":
-            parts.append("*")  # what is below, not the directory itself
+            parts.append("*")  # the files below, not the directory itself
         return cls(
             tuple(None if part == "**" else re.compile(fnmatch.translate(part)) for part in parts),
             tuple(part[0] in "*?" for part in parts),
@@ -296,10 +293,11 @@ class Glob:
 
     @property
     def start(self) -> frozenset[int]:
+        """The states before the first segment."""
         return self._closure({0})
 
     def step(self, states: frozenset[int], name: str) -> frozenset[int]:
-        """The states after one more segment; empty when nothing below can match."""
+        """Return the states after one more segment; none if nothing below can match."""
         hidden = is_hidden(name)
         after = set()
         for i in states:
@@ -313,17 +311,18 @@ class Glob:
         return self._closure(after)
 
     def accepts(self, states: frozenset[int]) -> bool:
+        """Return whether a path that leads to these states matches."""
         return len(self.segments) in states
 
     def match(self, path: str) -> bool:
-        """Whether the whole path matches."""
+        """Return whether the whole path matches."""
         states = self.start
         for name in path.split("/"):
             states = self.step(states, name)
         return self.accepts(states)
 
     def match_above(self, path: str) -> bool:
-        """Whether a directory above the path matches, with nothing hidden from there down."""
+        """Return whether a directory above the path matches, with no hidden name below it."""
         names = path.split("/")
         states = self.start
         for i, name in enumerate(names[:-1]):

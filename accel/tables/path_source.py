@@ -1,4 +1,4 @@
-"""PathSource: the files that paths name. Lists, globs and directories are listed; a name that may be a file's is opened."""
+"""The files that paths name: globs and directories are listed, and a name that may be a file is opened."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
@@ -27,6 +27,7 @@ from accel.store.request_errors import foremost
 from accel.store.tasks import Group, breathe, each
 from accel.store.threads import FILES
 from accel.tables.listed_files import (
+    ListingClient,
     choose,
     choose_certain_files,
     expand_local_glob,
@@ -40,17 +41,12 @@ from accel.tables.named_source import NamedSource, SourceShape, may_be_local, re
 if TYPE_CHECKING:
     from accel.tables.last_listing import LastListing
 
-__all__ = [
-    "ListingClient",
-    "PathSource",
-    "PublishedIndex",
-    "discover",
-]
+__all__ = ["PathSource", "PublishedIndex", "discover"]
 
-# Bytes that the cache counts for a name that is known to be a directory's.
+# Bytes that the cache counts for the name of a directory.
 _DIRECTORY_BYTES = 256
 _NO_COLUMNS = pa.schema([])
-# HTTP servers list nothing, and a local directory shows that it is one.
+# HTTP servers list nothing, and the file system tells a directory from a file.
 _NO_DIRECTORIES = ("http:", "https:", "file:")
 
 
@@ -70,23 +66,24 @@ class PublishedIndex(Protocol):
 
 
 class PathSource(FileSource):
-    """The files that one or several paths, URLs, globs and directories name, as one block.
+    """The files that paths, URLs, globs and directories name, as one block.
 
     Parameters
     ----------
     source : str, os.PathLike, or list of these
+        What the caller names.
     partitioning : "hive", pyarrow.Schema or None
         How directory names become columns.
     glob : bool
         Whether wildcards form a pattern.
     in_store : bool
-        Paths are relative to a store that the caller gave.
+        Whether paths are relative to a store that the caller gave.
     text_columns : collection of str
         Partition columns whose values are texts, whatever they look like.
     cache : Cache, optional
-        Remembers what sources held when they were last listed, and which directories are named like a file.
+        Remembers the last listing of each source, and which directories are named like a file.
     index : PublishedIndex, optional
-        Is looked for in the listing, where the source is one directory.
+        An index to look for in the listing, if the source is one directory.
     """
 
     def __init__(
@@ -109,16 +106,13 @@ class PathSource(FileSource):
         self._texts = text_columns
         self._cache = cache
         self._last: LastListing | None = None
-        """Where the cache keeps what the source held, if it is one that is listed."""
+        """The last listing in the cache, if the source is one to list."""
         self._sole: FileEntry | None = None
-        """The only file that the source can name, if that is clear without a request."""
+        """The only file that the source can name, if that is certain without a request."""
         self._found: FileBlock | None = None
 
-    # -- what is expected ------------------------------------------------------------------------
-
     def expected(self, request: SourceRequest) -> FileBlock | None:
-        """The files that were listed the last time, or the file as it is cached where the cache is too old to be
-        trusted unasked."""
+        """Return the files of the last listing, or the file whose cached metadata is too old to be trusted."""
         if not isinstance(self._source, str) or (self._index is not None and self._index.is_cached()):
             return None
         self._look_up(self._listed_name(self._source), request)
@@ -142,7 +136,7 @@ class PathSource(FileSource):
         return replace(_with_handle(expected, handle, trips), round_trips=trips)
 
     def _look_up(self, name: str, request: SourceRequest) -> None:
-        """Find where the cache keeps what a name stood for, unless the name may be local."""
+        """Find the last listing of a name, or the only file that it can mean, unless the name may be local."""
         self._last = self._sole = None
         cache, reader = self._cache, request.reader
         named = None if cache is None else read_remote(name, glob=self._glob, in_store=self._in_store)
@@ -151,24 +145,22 @@ class PathSource(FileSource):
         if named.shape is not SourceShape.FILE:
             from accel.tables.last_listing import LastListing
 
-            # All that decides what a listing of the source yields.
+            # The arguments that decide which files a listing yields.
             place = (self._glob, self._in_store, self._partitioning, frozenset(self._texts))
             token = reader.client(named.location.root).token
             self._last = LastListing(cache, CacheKey(token, name, None, Entry.LISTING, place))
         elif named.is_plain_file and not isinstance(self._partitioning, pa.Schema):
             self._sole = named.as_file()
 
-    # -- what is there ---------------------------------------------------------------------------
-
     async def blocks(self, request: SourceRequest) -> AsyncIterator[FileBlock]:
-        """See `FileSource.blocks`: one block."""
+        """Yield one block; see `FileSource.blocks`."""
         block = await self._find(request)
         if self._index is not None and self._index_head is not None:
             block = await self._index.prune(block, self._index_head, request)
         yield block
 
     def hint_for(self, column: str, url: str) -> str | None:
-        """See `FileSource.hint_for`: directory names may spell the column."""
+        """Return a hint if directory names spell the column; see `FileSource.hint_for`."""
         from accel.tables.hive import hint_of_key
 
         return hint_of_key(column, url, source=self._source, partitioning=self._partitioning)
@@ -182,20 +174,20 @@ class PathSource(FileSource):
                 raise ObjectNotFoundError("the source names no files")
             only = block.files[0]
             if len(block.files) == 1 and only.size is None and not only.root.startswith(_NO_DIRECTORIES):
-                block = await self._tell_apart(only, block, request)
+                block = await self._open_or_list(only, block, request)
             self._found = block if self._last is None else await self._last.note(block)
         return self._found
 
-    def _is_known_directory(self, name: str) -> bool:
-        """Whether a name that looks like a file's was found to be a directory's the last time."""
+    def _was_directory(self, name: str) -> bool:
+        """Return whether a name that looks like a file was found to be a directory."""
         return self._cache is not None and self._cache.peek(_directory_key(name)) is True
 
     def _listed_name(self, name: str) -> str:
-        return _below(name) if self._is_known_directory(name) else name
+        return _below(name) if self._was_directory(name) else name
 
-    async def _tell_apart(self, only: FileEntry, block: FileBlock, request: SourceRequest) -> FileBlock:
-        """The file of that name, else what lies below it: Spark writes directories called x.parquet."""
-        if self._is_known_directory(only.url):
+    async def _open_or_list(self, only: FileEntry, block: FileBlock, request: SourceRequest) -> FileBlock:
+        """Open the file of a name, or list what lies below it: Spark writes directories called x.parquet."""
+        if self._was_directory(only.url):
             return await self._open_and_list(only, block, request)
         try:
             return _with_handle(block, *await request.reader.open(only))
@@ -210,7 +202,7 @@ class PathSource(FileSource):
             return replace(below, round_trips=below.round_trips + 1)
 
     async def _open_and_list(self, only: FileEntry, block: FileBlock, request: SourceRequest) -> FileBlock:
-        """The same, with both requests sent at once: the last time the name was a directory's."""
+        """Do both at once, for a name that was a directory the last time."""
         below: FileBlock | AccelError | None = None
         itself: tuple[FileHandle, int] | ObjectNotFoundError | None = None
 
@@ -218,7 +210,7 @@ class PathSource(FileSource):
             nonlocal below
             try:
                 below = await self._list(_below(only.url), request)
-            except AccelError as error:  # a file of that name makes it irrelevant
+            except AccelError as error:  # irrelevant if there is a file of that name
                 below = error
 
         try:
@@ -262,13 +254,12 @@ class PathSource(FileSource):
 
 
 def _with_handle(block: FileBlock, handle: FileHandle, round_trips: int) -> FileBlock:
-    """The block of a single file, which was opened to find it."""
+    """Return the block of a single file with the handle that was opened to find it."""
     facts = FileFacts(size=handle.size, etag=handle.etag, handle=handle, round_trips=round_trips)
     return replace(block, files=(replace(block.files[0], facts=facts),))
 
 
 def _below(name: str) -> str:
-    """The directory of a name."""
     return f"{name}/"
 
 
@@ -279,25 +270,7 @@ _path_of = operator.attrgetter("path")
 
 OnListing = Callable[[str, Sequence[ObjectEntry]], None]
 OnEntries = Callable[[Iterable[FileEntry]], None]
-"""Is shown the first files of a listing while the store still lists the others; it takes as many as it wants."""
-
-
-class ListingClient(Protocol):
-    """The part of `store.client.Client` that listing uses."""
-
-    async def list_below(
-        self,
-        prefix: str,
-        *,
-        metrics: Metrics | None = None,
-        begun: PageSeen | None = None,
-    ) -> list[ObjectEntry]:
-        """Objects at or below `prefix`, sorted by path; `begun` may be shown some while others are waited for."""
-        ...
-
-    async def head(self, path: str, *, metrics: Metrics | None = None) -> ObjectEntry:
-        """Size and etag of one object; requested for objects that are listed as empty files."""
-        ...
+"""Called with the first files of a listing while the store lists the others; it consumes as many as it wants."""
 
 
 async def discover(
@@ -317,39 +290,39 @@ async def discover(
     Parameters
     ----------
     source : str, PathLike, or list or tuple of these
-        Files, globs and directories, of several stores if need be. A directory is what ends in `/`, a
-        bucket, a local directory, or a name without an extension below which a listing finds objects.
+        Files, globs and directories, which may be in several stores. A directory is a name that ends in `/`, a bucket, a
+        local directory, or a name without an extension below which a listing finds objects.
     client_for : callable
-        From a store's root to its client.
+        Returns the client of a store, given its root.
     partitioning : "hive", None or pyarrow.Schema
-        Whether `key=value` directories become columns; a schema fixes their types and order. Of one
-        directory, those below it count, and all of its files must spell the same keys. Of named files,
-        patterns, and several sources, the whole paths count, and the keys that all of them spell.
+        Whether `key=value` directories become columns; a schema fixes their types and order. For one directory, only
+        directories below it count, and all files must spell the same keys. For named files, patterns and several sources,
+        whole paths count, and the keys that all of them spell.
     glob : bool
-        Whether `*`, `?`, `[...]` and `**` make a pattern. An object of exactly that name goes first.
+        Whether `*`, `?`, `[...]` and `**` make a pattern. An object of exactly that name takes precedence.
     in_store : bool
-        The caller gave a store: bare paths are relative to its root.
+        Whether paths are relative to the root of a store that the caller gave.
     as_text : collection of str
         Partition columns that are strings, whatever their values look like.
     metrics : Metrics
         Counts the listing requests.
     on_entries : callable, optional
-        Called for a single directory or pattern that takes several pages to list, with files that are about to
-        be among those returned, while the store lists the rest. Not called where paths spell partitions.
+        Called for a single directory or pattern that takes several pages to list, with files that will be among the
+        result, while the store lists the rest. Not called if paths spell partitions.
     on_listing : callable, optional
-        Called for a single directory with its path and all that is listed below it, hidden names too.
+        Called for a single directory with its path and all entries below it, those with hidden names too.
 
     Returns
     -------
     FileBlock
-        Sources in the order given; what one of them holds, sorted by path (by code point). A directory
-        takes every file whatever its extension, save names that begin with `_` or `.` at any level below
-        it, and empty markers. A file that is named twice is read twice.
+        The files of each source in turn, by path (in order of code points). A directory takes every file whatever its
+        extension, except names that begin with `_` or `.` at any level below it, and empty markers. A file that is named
+        twice is read twice.
 
     Raises
     ------
     ObjectNotFoundError
-        A directory holds no data file, nothing matches a pattern, a local path does not exist.
+        A directory holds no data file, nothing matches a pattern, or a local path does not exist.
     SchemaMismatchError
         The paths disagree on their partition keys, or a value does not fit its type.
     StoreError
@@ -362,7 +335,7 @@ async def discover(
     types = partitioning if isinstance(partitioning, pa.Schema) else None
     if types is None and len(named) == 1 and named[0].is_plain_file:
         return FileBlock((named[0].as_file(),), _NO_COLUMNS, 0)
-    # A schema may take directories for columns that spell no name.
+    # With a schema, directories that spell no name may be columns.
     listed = await _find_all(
         named, client_for, metrics, on_entries if types is None else None, on_listing=on_listing
     )
@@ -372,7 +345,7 @@ async def discover(
         files = await each(_owned(named, listed), lambda one: one[1])
     waves = max((_waves(named[i]) for i in listed), default=0)
     await breathe()
-    # Below one directory the layout is known to be meant; elsewhere a path just may hold a `=`.
+    # Below one directory `key=value` is meant as a partition; elsewhere a path may just contain a `=`.
     whole = (
         len(named) == 1
         and named[0].shape in (SourceShape.DIRECTORY, SourceShape.OPEN)
@@ -391,14 +364,14 @@ async def _name(texts: Sequence[str], *, glob: bool, in_store: bool) -> Sequence
     read = partial(read_source, glob=glob, in_store=in_store)
     if in_store or not any(map(may_be_local, texts)):
         return await each(texts, read)
-    # A file system whose server is gone does not answer, and the loop is everybody's.
+    # In a thread: a file system whose server is gone does not answer, and must not block the loop.
     return await FILES.run(lambda: list(map(read, texts)))
 
 
 def _owned(
     named: Sequence[NamedSource], listed: Mapping[int, Sequence[FileEntry]]
 ) -> Iterator[tuple[NamedSource, FileEntry]]:
-    """All files in order, each with the source that it is of."""
+    """Yield all files in order, each with its source."""
     for i, item in enumerate(named):
         if i in listed:
             for file in listed[i]:
@@ -415,7 +388,7 @@ async def _place(
     whole: bool,
     as_text: Collection[str],
 ) -> tuple[pa.Schema, list[FileEntry]]:
-    """The partition columns that the paths of some files spell, and the files with their values."""
+    """Return the schema of the partition columns that paths spell, and the files with their values."""
     from accel.tables.hive import settle, spell
 
     owned = zip(owners, files, strict=True)
@@ -428,7 +401,7 @@ async def _place(
 
 
 def _with_partition(file: FileEntry, values: tuple[object, ...]) -> FileEntry:
-    # As `dataclasses.replace`, for a third of its time.
+    # A third of the time of `dataclasses.replace`.
     return FileEntry(file.root, file.path, file.url, file.size, file.etag, values)
 
 
@@ -455,7 +428,7 @@ async def _find_all(
     *,
     on_listing: OnListing | None = None,
 ) -> Mapping[int, Sequence[FileEntry]]:
-    """The files of every source that needs a listing, by the place of the source; all are listed side by side."""
+    """List all sources that need it at once; return the files by the number of the source."""
     pending = [i for i, item in enumerate(named) if item.shape is not SourceShape.FILE]
     if len(pending) == 1:
         if len(named) > 1:
@@ -466,7 +439,7 @@ async def _find_all(
         async with asyncio.TaskGroup() as group:
             tasks = {i: group.create_task(_find(named[i], client_for, metrics)) for i in pending}
     except BaseExceptionGroup as failures:
-        failure = _first(failures)
+        failure = foremost(failures)
     else:
         return {i: task.result() for i, task in tasks.items()}
     raise failure
@@ -513,7 +486,7 @@ def _spells_none(file: FileEntry) -> bool:
 
 
 def _warn_of_tables(item: NamedSource, entries: Sequence[ObjectEntry], metrics: Metrics) -> None:
-    """A table format keeps files that are no longer part of the table: their rows would be taken for its own."""
+    """Warn of the directory of a table format, which may hold files that are no longer part of the table."""
     below = f"{item.prefix}/" if item.prefix else ""
     for kind, log in _LOGS.items():
         if has_prefix(below + log, entries):
@@ -529,13 +502,6 @@ async def _list_below(
     begun: PageSeen | None = None,
 ) -> list[ObjectEntry]:
     return await client_for(item.location.root).list_below(item.prefix, metrics=metrics, begun=begun)
-
-
-def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = failures
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def _directory_key(name: str) -> CacheKey:

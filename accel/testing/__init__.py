@@ -1,4 +1,4 @@
-"""What programs built on accel test with: stores that record, delay and fail, and files with a declared layout."""
+"""Tools to test programs that use accel: stores that record, delay and fail, and files with a declared layout."""
 
 from accel.testing.faults import (
     Attempt,

@@ -1,4 +1,4 @@
-"""A store that fails by a script, request by request."""
+"""A store that fails request by request, by a script."""
 
 from __future__ import annotations
 
@@ -29,47 +29,56 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The request fails with this HTTP status: 412 as changed, 404 as not found, 408, 429 and 5xx as transient."""
+    """The request fails with an HTTP status."""
 
     status: int
+    """412 means changed, 404 not found; 408, 429 and 5xx are transient."""
     retry_after: float | None = None
+    """Seconds of the header Retry-After."""
 
 
 @dataclass(frozen=True, slots=True)
 class CutBody:
-    """The connection breaks after `after` bytes of the body."""
+    """The connection breaks in the middle of the body."""
 
     after: int = 0
+    """Bytes of the body that arrive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Nothing arrives for `seconds`, from the start or after `after` bytes; then the answer continues."""
+    """Nothing arrives for some time; then the answer continues."""
 
     seconds: float = 3600.0
+    """How long nothing arrives."""
     after: int = 0
+    """Bytes of the body that arrive before, from a server; a `FaultStore` stalls at the start."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShortBody:
-    """The answer claims the whole range but lacks the last `missing` bytes."""
+    """The answer claims the whole range but lacks its last bytes."""
 
     missing: int = 1
+    """The number of bytes that it lacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrongRange:
-    """The answer holds as many bytes from `shift` bytes further on (modulo the object), and declares that range."""
+    """The answer holds, and declares, another range of the same length."""
 
     shift: int = 1
+    """Bytes by which it lies further on, modulo the object."""
 
 
 @dataclass(frozen=True, slots=True)
 class OtherVersion:
-    """Another store answers, as a server does that ignores If-Match while the object is replaced."""
+    """Another store answers, like a server that ignores If-Match while the object is replaced."""
 
     store: RangeStore
+    """The store that answers."""
     honour_if_match: bool = False
+    """Whether that store gets the etag that the request is pinned to."""
 
 
 Fault: TypeAlias = "Status | CutBody | Stall | ShortBody | WrongRange | OtherVersion"
@@ -77,31 +86,35 @@ Fault: TypeAlias = "Status | CutBody | Stall | ShortBody | WrongRange | OtherVer
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One request, as a script sees it. `number` counts all requests of the store from 0."""
+    """One request, as a script sees it."""
 
     number: int
+    """Its number among all requests of the store, from 0."""
     path: str
+    """The name of the object."""
     want: ByteRange | Suffix
+    """The range that is wanted."""
     if_match: str | None
+    """The etag that the request is pinned to."""
 
 
-# By position (None or the end of the sequence: no fault), or decided for each request.
+# The faults by position (None, and the end of the sequence, mean no fault), or a function of each request.
 Script: TypeAlias = "Sequence[Fault | None] | Callable[[Attempt], Fault | None]"
 
 
 class FaultStore(StoreWrapper):
-    """Passes reads on to `inner`, except where `script` has a fault for them.
+    """Passes reads on to `inner` unless the script has a fault for them.
 
     Parameters
     ----------
     inner : RangeStore
-        The store that answers what is not disturbed.
+        The store that answers the other requests.
     script : sequence of Fault or None, or callable
         The fault of the first request, the second, and so on; or a function of the `Attempt`.
 
     Notes
     -----
-    `attempts` lists the requests seen, disturbed or not.
+    `attempts` lists all requests.
     """
 
     def __init__(self, inner: RangeStore, script: Script) -> None:
@@ -110,7 +123,7 @@ class FaultStore(StoreWrapper):
         self.attempts: list[Attempt] = []
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
-        """Answer one read, or fail it by the script."""
+        """Answer one read, or fail it by the script; see `RangeStore.read`."""
         attempt = Attempt(len(self.attempts), path, want, if_match)
         self.attempts.append(attempt)
         fault = self._fault(attempt)
@@ -154,7 +167,7 @@ class FaultStore(StoreWrapper):
 
 
 def _status_error(status: int, *, path: str, retry_after: float | None = None) -> StoreError:
-    """The error that a transport raises for a response of this status."""
+    """Return the error that a transport raises for a response of a status."""
     if status == 404:
         return ObjectNotFoundError("no such object", path=path, status=404)
     if status == 412:

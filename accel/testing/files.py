@@ -15,23 +15,26 @@ __all__ = ["Layout", "bench_table", "table", "write_bench_file", "write_file"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How a table is laid out as Parquet. Rows are rows, limits are bytes."""
+    """How a table is laid out as Parquet."""
 
     group_rows: int | Sequence[int] = 1 << 20
-    """Rows of a row group; a sequence gives each group its own, and must add up to the table's."""
+    """Rows per row group; a sequence has the rows of each group, which must add up to those of the table."""
     page_rows: int = 10_000
-    """Rows of a data page, exactly, but for a chunk's last page. Nested columns count rows, not values."""
+    """Rows of every data page except the last of a chunk. Nested columns count rows, not values."""
     codec: str | Mapping[str, str] = "zstd"
-    """One of none, snappy, gzip, brotli, zstd, lz4; or one a column."""
+    """One of none, snappy, gzip, brotli, zstd, lz4; or one per column."""
     dictionary: bool | Sequence[str] = True
-    """Whether columns start dictionary-encoded; or the names of those that do."""
+    """Whether columns start dictionary-encoded, or the names of those that do."""
     dictionary_bytes: int = 1 << 20
-    """A dictionary that outgrows this makes the chunk fall back to plain pages midway."""
+    """Bytes of a dictionary beyond which a chunk falls back to plain pages."""
     page_index: bool = True
+    """Whether there is a page index."""
     statistics: bool | Sequence[str] = True
+    """Whether columns have statistics, or the names of those that do."""
     data_page: str = "1.0"
     """Version of the data pages, "1.0" or "2.0"."""
     checksums: bool = False
+    """Whether pages have checksums."""
     arrow_schema: bool = True
     """Whether ARROW:schema is stored."""
     more: Mapping[str, Any] | None = None
@@ -44,21 +47,21 @@ def write_file(data: pa.Table, layout: Layout | None = None, *, where: Any = Non
     Parameters
     ----------
     data : pyarrow.Table
-        What is written.
+        The rows.
     layout : Layout, optional
-        How.
+        The layout of the file.
     where : path or file object, optional
-        Where to; by default the file's bytes are returned.
+        The target; by default the bytes of the file are returned.
 
     Returns
     -------
     bytes
-        The file, or nothing (b"") when `where` was given.
+        The file, or b"" if `where` is given.
 
     Raises
     ------
     ValueError
-        When the rows of the groups do not add up to the table's.
+        The rows of the groups do not add up to those of the table.
     """
     layout = layout or Layout()
     sink = pa.BufferOutputStream() if where is None else where
@@ -80,7 +83,7 @@ def _writer(sink: Any, schema: pa.Schema, layout: Layout) -> pq.ParquetWriter:
         write_statistics=_flag_or_names(layout.statistics),
         write_page_index=layout.page_index,
         max_rows_per_page=layout.page_rows,
-        # A page ends at the end of a batch or at the byte limit: neither may come before `page_rows`.
+        # A page ends at the end of a batch or at the byte limit; neither may come before `page_rows`.
         write_batch_size=layout.page_rows,
         data_page_size=1 << 30,
         data_page_version=layout.data_page,
@@ -104,18 +107,43 @@ def _group_rows(total: int, layout: Layout) -> list[int]:
 
 
 def table(**columns: Any) -> pa.Table:
-    """A table from sequences or Arrow arrays by name (`pyarrow.table` of a dict would import pandas)."""
+    """Make a table without importing pandas, as `pyarrow.table` of a dict would.
+
+    Parameters
+    ----------
+    **columns : sequence or pyarrow.Array
+        The columns by name.
+
+    Returns
+    -------
+    pyarrow.Table
+        The table.
+    """
     arrays = [c if isinstance(c, (pa.Array, pa.ChunkedArray)) else pa.array(c) for c in columns.values()]
     return pa.Table.from_arrays(arrays, names=list(columns))
 
 
 def bench_table(rows: int, *, first: int = 0, seed: int = 20) -> pa.Table:
-    """The rows `first` up to `first + rows` of the benchmark's table.
+    """Make some rows of the table of the benchmark.
 
-    Columns: `key` int64, sorted, every third number from 0, so that absent keys lie between present ones;
-    `ts` timestamp[us, UTC], sorted, one second apart; `category` string of 1,000 values; `value` double,
-    random; `name` string, unique; `amount` int32, a tenth of it null. A row's values depend on the seed
-    and on `first`, so a file is written group by group in bounded memory.
+    Its columns are `key` int64, sorted, every third number from 0, so that absent keys lie between present ones;
+    `ts` timestamp[us, UTC], sorted, one second apart; `category` string of 1,000 values; `value` double, random;
+    `name` string, unique; `amount` int32, a tenth of it null.
+
+    Parameters
+    ----------
+    rows : int
+        The number of rows.
+    first : int, default 0
+        The number of the first row. The values depend on it and on the seed, so that a file can be written group by
+        group in bounded memory.
+    seed : int, default 20
+        The seed of the random values.
+
+    Returns
+    -------
+    pyarrow.Table
+        The rows.
     """
     rng = np.random.default_rng([seed, first])
     ids = np.arange(first, first + rows, dtype=np.int64)
@@ -136,9 +164,23 @@ def bench_table(rows: int, *, first: int = 0, seed: int = 20) -> pa.Table:
 
 
 def write_bench_file(where: Any = None, *, rows: int = 2_000_000, groups: int = 4, seed: int = 20) -> bytes:
-    """The benchmark's file: zstd, `groups` row groups, 10,000-row pages, a page index, 1 MiB dictionaries.
+    """Write the file of the benchmark: zstd, pages of 10,000 rows, a page index, dictionaries of 1 MiB.
 
-    Returns the bytes, or writes to `where` and returns nothing (b"").
+    Parameters
+    ----------
+    where : path or file object, optional
+        The target; by default the bytes of the file are returned.
+    rows : int, default 2,000,000
+        The number of rows.
+    groups : int, default 4
+        The number of row groups.
+    seed : int, default 20
+        The seed of the random values.
+
+    Returns
+    -------
+    bytes
+        The file, or b"" if `where` is given.
     """
     sink = pa.BufferOutputStream() if where is None else where
     per_group = -(-rows // groups)

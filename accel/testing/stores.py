@@ -1,6 +1,6 @@
-"""Stores to test against: one in memory, and wrappers that record what passes and delay it.
+"""Stores for tests: one in memory, and wrappers that record and delay requests.
 
-Wrappers go around the lowest store, below merging and retries, so that they see what is really sent.
+A wrapper goes around the lowest store, below merging and retries, so that it sees the requests that are sent.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.ranges import ByteRange, Suffix
@@ -18,12 +19,12 @@ from accel.store.range_store import Lister, ObjectEntry, Payload, RangeStore
 
 __all__ = ["Call", "DictStore", "LatencyStore", "RecordingStore", "StoreWrapper", "content_etag"]
 
-# One lock for all stores keeps each store picklable. No read sees the bytes of one version with the etag of another.
+# No read may see the bytes of one version with the etag of another. One lock for all stores keeps each store picklable.
 _replacing = threading.Lock()
 
 
 def content_etag(data: bytes) -> str:
-    """A strong etag that names these bytes: equal content, equal etag."""
+    """Return a strong etag of some content: equal content has an equal etag."""
     return f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'
 
 
@@ -37,9 +38,8 @@ class DictStore:
 
     Notes
     -----
-    `etags` may be written by a test to make an etag weak, unquoted, or None (the store then gives none).
-    Any thread may replace objects. An If-Match is honoured as RFC 9110 asks: by strong comparison, so that a weak
-    etag never matches.
+    A test may write to `etags` to make an etag weak, unquoted, or None, which means that the store gives none.
+    Any thread may replace objects. If-Match compares strongly, as RFC 9110 requires, so a weak etag never matches.
     """
 
     def __init__(self, objects: Mapping[str, bytes] | None = None) -> None:
@@ -49,20 +49,39 @@ class DictStore:
             self.put(path, data)
 
     def put(self, path: str, data: bytes) -> None:
-        """Write or overwrite one object; its etag follows its content."""
+        """Write or overwrite one object, and give it an etag of its content.
+
+        Parameters
+        ----------
+        path : str
+            The name of the object.
+        data : bytes
+            The content.
+        """
         etag = content_etag(data)
         with _replacing:
             self.objects[path] = data
             self.etags[path] = etag
 
     def delete(self, path: str) -> None:
-        """Remove one object; KeyError when there is none."""
+        """Remove one object.
+
+        Parameters
+        ----------
+        path : str
+            The name of the object.
+
+        Raises
+        ------
+        KeyError
+            There is no such object.
+        """
         with _replacing:
             del self.objects[path]
             del self.etags[path]
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
-        """Answer one range; see `accel.store.range_store.RangeStore`."""
+        """Answer one range; see `RangeStore.read`."""
         with _replacing:
             data, etag = self.objects.get(path), self.etags.get(path)
         if data is None:
@@ -100,7 +119,7 @@ class DictStore:
             self.etags.pop(path, None)
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
-        """Objects at or below `prefix`, sorted by path."""
+        """List the objects at or below a prefix, by path; see `Lister.list`."""
         with _replacing:
             found = [(path, len(data), self.etags[path]) for path, data in sorted(self.objects.items())]
         for path, size, etag in found:
@@ -109,40 +128,40 @@ class DictStore:
 
 
 class StoreWrapper:
-    """A store that passes every call on to `inner`. It lists only if the inner store does."""
+    """The base of the wrappers. It lists if the inner store does."""
 
     def __init__(self, inner: RangeStore) -> None:
         self.inner = inner
-        # Set on the instance, so that isinstance(self, Lister) reports what the inner store can do.
         if isinstance(inner, Lister):
-            self.list = self._list
+            # A store is a `Lister` if it has an attribute `list`, so the wrapper has one only around a store that lists.
+            self.list = self._list_inner
 
-    def _list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
-        if not isinstance(self.inner, Lister):
-            raise TypeError(f"{type(self.inner).__name__} cannot list")
-        return self.inner.list(prefix)
+    def _list_inner(self, prefix: str) -> AsyncIterator[ObjectEntry]:
+        return cast("Lister", self.inner).list(prefix)
 
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One request as the store saw it."""
+    """One request, as the store sees it."""
 
     path: str
+    """The object, or the prefix of a listing."""
     want: ByteRange | Suffix | None
     """None for a listing."""
     if_match: str | None
+    """The etag that it is pinned to."""
     begin: int
-    """Its place in the order of all begins and ends."""
+    """Its place in the order of all beginnings and ends."""
     end: int | None = None
-    """Likewise; None while it is under way."""
+    """The place of its end; None while it is in flight."""
     received: int = 0
     """Body bytes."""
     range: ByteRange | None = None
     """The range of the answer; None for a listing or a failure."""
     error: str | None = None
-    """The class name of what was raised: "CancelledError" where the caller gave up."""
+    """The class name of the exception; "CancelledError" if the caller gave up."""
     wave: int = 0
-    """Number, from 1, of the period in which at least one request was in flight."""
+    """The number, from 1, of the period with at least one request in flight."""
 
     def __str__(self) -> str:
         what = "list" if self.want is None else str(self.want)
@@ -152,22 +171,21 @@ class Call:
 
 
 class RecordingStore(StoreWrapper):
-    """Records what passes through to `inner`.
+    """Records the requests that it passes on to `inner`.
 
     Parameters
     ----------
     inner : RangeStore
         The store that answers.
     settle : int, default 25
-        PrioritySemaphore of the event loop by which a request is delayed before it is passed on. Requests that are
-        issued together then overlap even over a store in memory that answers at once, so that the
-        waves depend on who waits for whom and on no clock.
+        The number of turns of the event loop by which each request is delayed. Requests that are issued together then
+        overlap even over a store in memory that answers at once, so that waves depend on no clock.
 
     Notes
     -----
-    A wave is a maximal period with at least one request in flight. `depth` is finer: the longest chain
-    of requests each of which began after the one before it had ended, which is what a caller waits for
-    when several files advance at different speeds.
+    A wave is a maximal period with at least one request in flight. `depth` is finer: the longest chain of requests each
+    of which began after the one before it had ended. That is what a caller waits for when files advance at different
+    speeds.
     """
 
     def __init__(self, inner: RangeStore, *, settle: int = 25) -> None:
@@ -181,7 +199,7 @@ class RecordingStore(StoreWrapper):
         self._waves = 0
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
-        """Pass one read on and record it."""
+        """Pass one read on and record it; see `RangeStore.read`."""
         call = self._begin(path, want, if_match)
         try:
             for _ in range(self.settle):
@@ -195,12 +213,12 @@ class RecordingStore(StoreWrapper):
         finally:
             self._end(call)
 
-    async def _list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
+    async def _list_inner(self, prefix: str) -> AsyncIterator[ObjectEntry]:
         call = self._begin(prefix, None, None)
         try:
             for _ in range(self.settle):
                 await asyncio.sleep(0)
-            async for entry in super()._list(prefix):
+            async for entry in super()._list_inner(prefix):
                 yield entry
         except BaseException as error:
             call.error = type(error).__name__
@@ -227,27 +245,27 @@ class RecordingStore(StoreWrapper):
 
     @property
     def requests(self) -> int:
-        """Requests begun, listings included."""
+        """The number of requests begun, listings included."""
         return len(self.calls)
 
     @property
     def bytes(self) -> int:
-        """Body bytes received."""
+        """The number of body bytes received."""
         return sum(call.received for call in self.calls)
 
     @property
     def waves(self) -> int:
-        """Periods with at least one request in flight."""
+        """The number of periods with at least one request in flight."""
         return self._waves
 
     @property
     def in_flight(self) -> int:
-        """Requests under way now; 0 after a scan that was closed or cancelled."""
+        """The number of requests in flight; 0 after a scan that was closed or cancelled."""
         return self._in_flight
 
     @property
     def peak(self) -> int:
-        """The most requests that were under way at once."""
+        """The largest number of requests that were in flight at once."""
         return self._peak
 
     @property
@@ -264,15 +282,45 @@ class RecordingStore(StoreWrapper):
         return max(depths.values(), default=0)
 
     def fetched(self, path: str) -> builtins.list[ByteRange]:
-        """The byte ranges that arrived of one object, by start."""
+        """Return the byte ranges of one object that arrived.
+
+        Parameters
+        ----------
+        path : str
+            The name of the object.
+
+        Returns
+        -------
+        list of ByteRange
+            The ranges, by start.
+        """
         return sorted(c.range for c in self.calls if c.path == path and c.range is not None)
 
     def touches(self, path: str, span: ByteRange) -> bool:
-        """Whether any byte of `span` was fetched: for promises not to read something."""
+        """Return whether any byte of a range was fetched.
+
+        Parameters
+        ----------
+        path : str
+            The name of the object.
+        span : ByteRange
+            The range.
+
+        Returns
+        -------
+        bool
+            False if no answer held a byte of it.
+        """
         return any(r.start < span.end and span.start < r.end for r in self.fetched(path))
 
     def log(self) -> str:
-        """One line a request, by wave, then path and place: the same for every order within a wave."""
+        """Describe the recorded requests.
+
+        Returns
+        -------
+        str
+            One line per request, by wave, then path and place: the same for every order within a wave.
+        """
 
         def place(call: Call) -> tuple[int, str, int, int]:
             want = call.want
@@ -283,7 +331,13 @@ class RecordingStore(StoreWrapper):
         return "\n".join(str(call) for call in sorted(self.calls, key=place))
 
     def clear(self) -> None:
-        """Forget what was recorded, between two scans; RuntimeError while a request is in flight."""
+        """Forget the recorded requests.
+
+        Raises
+        ------
+        RuntimeError
+            A request is in flight.
+        """
         with self._lock:
             if self._in_flight:
                 raise RuntimeError(f"{self._in_flight} requests are in flight")
@@ -292,7 +346,7 @@ class RecordingStore(StoreWrapper):
 
 
 class LatencyStore(StoreWrapper):
-    """Delays every answer by the time that a network would need.
+    """Delays every answer by the time that a network needs.
 
     Parameters
     ----------
@@ -301,13 +355,13 @@ class LatencyStore(StoreWrapper):
     first_byte : float, default 0.03
         Seconds until the first byte of any answer, failures and listings included.
     bandwidth : float or None, default 90e6
-        Bytes a second of each response; None for no limit.
+        Bytes per second of each response; None for no limit.
     sleep : callable, optional
-        What waits; a test puts its own here to assert the delays without waiting.
+        The function that waits; a test may pass its own to assert the delays without waiting.
 
     Notes
     -----
-    It shows trends only, because it has no sockets: timings worth quoting need a server behind a network.
+    It has no sockets, so it shows trends only: timings worth quoting need a server behind a network.
     """
 
     def __init__(
@@ -324,21 +378,21 @@ class LatencyStore(StoreWrapper):
         self._sleep = sleep
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
-        """Pass one read on and answer it late."""
+        """Pass one read on and answer it late; see `RangeStore.read`."""
         await self._sleep(self.first_byte)
         payload = await self.inner.read(path, want, if_match=if_match)
         if self.bandwidth is not None:
             await self._sleep(len(payload.data) / self.bandwidth)
         return payload
 
-    async def _list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
+    async def _list_inner(self, prefix: str) -> AsyncIterator[ObjectEntry]:
         await self._sleep(self.first_byte)
-        async for entry in super()._list(prefix):
+        async for entry in super()._list_inner(prefix):
             yield entry
 
 
 def _resolve(want: ByteRange | Suffix, size: int) -> ByteRange | None:
-    """The bytes meant by `want` in an object of `size` bytes; None where they are not all there."""
+    """Return the range of an object of `size` bytes that is wanted; None if it does not lie in the object."""
     if isinstance(want, Suffix):
         return ByteRange(max(0, size - want.length), size) if size else None
     return want if want.end <= size else None

@@ -1,4 +1,4 @@
-"""Parquet files written for selective reading, and indexes put into files that exist."""
+"""Write Parquet files for selective reading, and put indexes into existing files."""
 
 from accel.writing.embedding import embed, embed_async
 from accel.writing.report import EmbeddedIndex, EmbedProgress, EmbedReport

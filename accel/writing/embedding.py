@@ -1,4 +1,4 @@
-"""`embed`: indexes put into a file that exists, whoever wrote it, without touching its data."""
+"""`embed`: put indexes into an existing file of any writer without touching its data."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from accel.store.tasks import see
 from accel.store.threads import FILES
 from accel.writing.report import EmbedProgress, EmbedReport, warn_of_idle
 from accel.writing.source import LocalSource, RemoteSource, Source, open_local, open_remote
-from accel.writing.survey import Made, prepare, report_on
+from accel.writing.survey import Note, PreparedFile, prepare, report_on
 from accel.writing.wanted import Indexes
 
 __all__ = ["embed", "embed_async"]
 
 _AHEAD = 2
-"""Parts that are read while another is uploaded."""
+"""Parts that are read ahead while one is uploaded."""
 
 Path = str | os.PathLike[str]
 
@@ -44,63 +44,67 @@ def embed(
     progress: Callable[[EmbedProgress], None] | None = None,
     dry_run: bool = False,
 ) -> EmbedReport:
-    """Put indexes into an existing Parquet file, and the page index where it lacks one.
+    """Put indexes into an existing Parquet file, and a page index if it lacks one.
 
-    The data is not decoded and encoded again: every byte of it stays as and where it is. What changes is the
-    file's end, and any other reader of Parquet reads the same rows from it as before.
+    Only the end of the file changes. The data is not encoded again: every byte of it stays the same and in its place, and
+    any other reader of Parquet reads the same rows as before.
 
     Parameters
     ----------
     src : str or PathLike
         One file: a URL or a path.
     dst : str or PathLike, optional
-        Where to; by default in place. A file or object of that name is replaced.
+        The new file, which replaces any of that name; by default `src` itself.
     indexes : mapping
-        Column (a name, or the dotted path of a struct's field) -> kind: a name ("distinct", "bitmap", ...,
-        "idx1" for the distinct-value list of the DataFusion example), a kind object, a pair of either and
-        a level ("file", "row group", "page", "row range"), or a list of these. Without a level an index is by
-        page where the kind can be. For a zone map of several things their list stands for the column:
-        "a, lower(s), (a, b)"; "*" for a kind that names its columns. Earlier indexes of accel's are replaced.
-        {} adds the page index alone.
+        Column (a name, or the dotted path of a field of a struct) -> kind: a name ("distinct", "bitmap", ..., "idx1" for
+        the distinct-value list of DataFusion's example), a kind object, a pair of either and a level ("file",
+        "row group", "page", "row range"), or a list of these. The default level is "page" if the kind has it. In place of
+        the column, a zone map takes a list ("a, lower(s), (a, b)"), and a kind that names its columns takes "*". Earlier
+        indexes of accel's are replaced. {} adds the page index alone.
     storage_options, store, options
-        As of `accel.scan`; they hold for `src` and `dst` alike. In place on an object store the file is
-        put in one conditional request, up to `options.max_conditional_put_bytes`.
+        As for `accel.scan`; they hold for `src` and `dst` alike. An object is replaced in place in one conditional
+        request, of up to `options.max_conditional_put_bytes`.
     progress : callable, optional
-        Told now and then how far it is; called from this or another thread. What it raises ends the run.
+        Called now and then with an `EmbedProgress`, from this or another thread. An exception that it raises ends the run.
     dry_run : bool
-        Build everything and write nothing.
+        Whether to build everything but write nothing.
 
     Returns
     -------
     EmbedReport
-
-    Warns
-    -----
-    UserWarning
-        An index rules nothing out. So says `warnings` of the report, too.
+        The indexes, their sizes and times, and warnings.
 
     Raises
     ------
     TypeError
-        `src` is no path, or `indexes` does not map columns to kinds; or another argument is of no type named here.
+        `src` is no path, `indexes` does not map columns to kinds, or another argument is of none of these types.
     ColumnNotFoundError, SchemaMismatchError, ValueError
-        An index cannot be had of that column, or of that kind.
+        The column cannot have that index, or there is no such kind.
     ObjectNotFoundError
         There is no such file.
     ParquetFormatError
-        It is no Parquet file, or damaged.
+        The file is no Parquet file, or damaged.
     EncryptedFileError
-        It is encrypted or signed.
+        The file is encrypted or signed.
     MemoryLimitError
-        A page, or what an index is built of, takes more than `options.memory_limit`; idx1 has too many texts.
+        A page, or the values of an index, take more than `options.memory_limit`; idx1 has too many texts.
     ObjectChangedError
-        Somebody changed the file meanwhile; their version is left as it is.
+        The file was changed meanwhile; the new version is left as it is.
     StoreError
         A store failed, cannot write, or cannot replace an object of that size in place.
     IndexFormatError
-        With `options.strict`: the page index of the file does not verify, or contradicts the pages.
+        The page index does not verify, or contradicts the pages, with `options.strict`.
     AccelError
-        A kind failed, or what it built does not read back.
+        A kind failed, or the index that it built does not read back.
+
+    Warns
+    -----
+    UserWarning
+        An index rules nothing out; the report says so, too.
+
+    Examples
+    --------
+    >>> accel.embed("flights.parquet", indexes={"carrier": "distinct", "flight": ["bitmap", ("bloom", "row group")]})
     """
     job = _Job(
         src,
@@ -112,7 +116,7 @@ def embed(
         progress=progress,
         dry_run=dry_run,
     )
-    # They may be credentials, and whoever shows a failure may show the variables of its frames.
+    # Credentials must not stay in the variables of a frame that a traceback may show.
     del src, dst, storage_options, store
     report = job.run()
     warn_of_idle(report)
@@ -130,7 +134,28 @@ async def embed_async(
     progress: Callable[[EmbedProgress], None] | None = None,
     dry_run: bool = False,
 ) -> EmbedReport:
-    """`embed` for event loops. Cancelling it leaves the file as it was, or as it was to become."""
+    """Put indexes into an existing Parquet file from a coroutine. Cancelled, it leaves the old file or the new one.
+
+    Parameters
+    ----------
+    src, dst, indexes, storage_options, store, options, progress, dry_run
+        As for `embed`.
+
+    Returns
+    -------
+    EmbedReport
+        As `embed` returns it.
+
+    Raises
+    ------
+    AccelError, TypeError, ValueError
+        As `embed` raises them.
+
+    Warns
+    -----
+    UserWarning
+        An index rules nothing out.
+    """
     job = _Job(
         src,
         dst,
@@ -147,7 +172,7 @@ async def embed_async(
         report = await asyncio.shield(work)
     except asyncio.CancelledError:
         job.cancelled.set()
-        # Cancelled once more it waits all the same: the thread may be putting the new file in place.
+        # Even if it is cancelled again it waits: the thread may be putting the new file in place.
         while not work.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait((work,))
@@ -158,11 +183,11 @@ async def embed_async(
 
 
 class _Cancelled(Exception):
-    """The job was told to stop."""
+    """The call was cancelled."""
 
 
 class _Job:
-    """One call of `embed`; `run` blocks."""
+    """One call of `embed`."""
 
     def __init__(
         self,
@@ -195,13 +220,14 @@ class _Job:
         self.done = 0
 
     def run(self) -> EmbedReport:
+        """Do all of it, in blocking calls."""
         source = self._open()
         try:
             self._check_target(source)
-            made = prepare(source, self.indexes, options=self.options, counter=self._counter)
+            prepared = prepare(source, self.indexes, options=self.options, counter=self._counter)
             if not self.dry_run:
-                self._write(made)
-            return report_on(made, path=str(self.dst), written=not self.dry_run)
+                self._write(prepared)
+            return report_on(prepared, path=str(self.dst), written=not self.dry_run)
         except AccelError as error:
             raise error.at(path=source.name)
         finally:
@@ -214,12 +240,13 @@ class _Job:
 
     @property
     def in_place(self) -> bool:
+        """Whether the new file replaces the old one."""
         if self.src.scheme == self.dst.scheme == "file":
             return os.path.realpath("/" + self.src.path) == os.path.realpath("/" + self.dst.path)
         return (self.src.root, self.src.path) == (self.dst.root, self.dst.path)
 
     def _check_target(self, source: Source) -> None:
-        """Refuse at once what could only fail at the end."""
+        """Refuse a target that cannot be written to before anything is built."""
         if self.dst.path.endswith("/") or not self.dst.path:
             raise StoreError("the target is a directory", path=str(self.dst), hint="name a file")
         if self.dst.scheme == "file":
@@ -239,7 +266,7 @@ class _Job:
         if source.pin.etag is None or is_weak(source.pin.etag):
             raise StoreError("a weak etag protects no replacement", path=source.name, hint="name another dst")
 
-    def _counter(self, stage: str, total: int) -> Callable[[int], None]:
+    def _counter(self, stage: str, total: int) -> Note:
         self.done = 0
 
         def note(count: int) -> None:
@@ -252,15 +279,15 @@ class _Job:
         note(0)
         return note
 
-    def _write(self, made: Made) -> None:
-        note = self._counter("copy", made.tail.file_size)
+    def _write(self, prepared: PreparedFile) -> None:
+        note = self._counter("copy", prepared.tail.file_size)
         if self.dst.scheme == "file":
-            self._write_local(made, os.path.realpath("/" + self.dst.path), note)
+            self._write_local(prepared, os.path.realpath("/" + self.dst.path), note)
         else:
-            io_loop.run(self._write_object(made, note))
+            io_loop.run(self._write_object(prepared, note))
 
-    def _write_local(self, made: Made, target: str, note: Callable[[int], None]) -> None:
-        source, tail = made.original.source, made.tail
+    def _write_local(self, prepared: PreparedFile, target: str, note: Note) -> None:
+        source, tail = prepared.original.source, prepared.tail
         local = source if isinstance(source, LocalSource) else None
         like = local.found if local is not None and self.in_place else None
         check = local.check_unchanged if local is not None else None
@@ -276,11 +303,11 @@ class _Job:
                 file.write(part)
             file.flush()
             note(tail.length)
-            self._read_back(file.fileno(), made)
+            self._read_back(file.fileno(), prepared)
 
-    def _read_back(self, handle: int, made: Made) -> None:
-        """The end of what was written, as it stands in the new file."""
-        tail = made.tail
+    def _read_back(self, handle: int, prepared: PreparedFile) -> None:
+        """Compare the end of the new file with what was written."""
+        tail = prepared.tail
         if os.fstat(handle).st_size != tail.file_size:
             raise AccelError("the copy has not the size that it should have")
         at = tail.start
@@ -289,14 +316,14 @@ class _Job:
                 raise AccelError("the copy does not read back as it was written")
             at += len(part)
 
-    async def _write_object(self, made: Made, note: Callable[[int], None]) -> None:
-        client, parts, size = self.connector.client(self.dst), _parts(made, note), made.tail.file_size
-        source = made.original.source
+    async def _write_object(self, prepared: PreparedFile, note: Note) -> None:
+        client, parts, size = self.connector.client(self.dst), _parts(prepared, note), prepared.tail.file_size
+        source = prepared.original.source
         pinned = source.pin.etag if self.in_place and isinstance(source, RemoteSource) else None
         try:
             await put_object(client, self.dst.path, parts=parts, size=size, if_match=pinned)
         except ObjectChangedError as error:
-            if not self.in_place:  # the source, which may be local
+            if not self.in_place:  # the source has changed, which may be local
                 raise error.of(source.name) from error.__cause__
             raise ObjectChangedError(
                 "the object was changed meanwhile, and is left as it is",
@@ -304,14 +331,14 @@ class _Job:
                 hint="start again",
             ) from error
         except AccelError as error:
-            if error.path == self.dst.path:  # a store knows only the path in it
+            if error.path == self.dst.path:  # a store names only the path inside it
                 error.of(str(self.dst))
             raise
 
 
-async def _parts(made: Made, note: Callable[[int], None]) -> AsyncIterator[bytes]:
-    """The new file from front to end; some of it is read ahead while the last part is on its way."""
-    source, tail = made.original.source, made.tail
+async def _parts(prepared: PreparedFile, note: Note) -> AsyncIterator[bytes]:
+    """Yield the new file from front to end, reading ahead while a part is uploaded."""
+    source, tail = prepared.original.source, prepared.tail
     ahead: deque[asyncio.Task[list[memoryview]]] = deque()
     try:
         for start in range(0, tail.start + _AHEAD * PART_BYTES, PART_BYTES):
@@ -327,7 +354,7 @@ async def _parts(made: Made, note: Callable[[int], None]) -> AsyncIterator[bytes
                 note(len(data))
                 yield bytes(data)
         if isinstance(source, LocalSource):
-            # No read of it is pinned: without its footer what was sent so far is given up.
+            # Reads of it are not pinned. If it has changed, the upload fails before its footer is sent.
             await FILES.run(source.check_unchanged)
         for part in tail.read():
             note(len(part))

@@ -1,4 +1,4 @@
-"""One index in the making, whatever way its kind is built: fed as the pages are decoded, or a row group at a time."""
+"""Build indexes: a kind gets the decoded pages one after the other, or a row group at a time, and gives bytes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from accel.errors import AccelError, IndexFormatError, MemoryLimitError, SchemaMismatchError
+from accel.format.embedded import encode_idx1
 from accel.indexes.kind import ChunkValues, IndexBuilder, IndexKind, Level
 from accel.indexes.native import signature_of
 from accel.options import MIB
@@ -24,79 +25,55 @@ from accel.writing.wanted import WantedIndex
 if TYPE_CHECKING:
     from accel.indexes.kind import JoinableKind
 
-__all__ = [
-    "MANY_GROUPS",
-    "BuiltIndex",
-    "IndexSet",
-    "Maker",
-    "TextList",
-    "Timed",
-    "checked",
-    "in_asked_order",
-    "join_groups",
-    "make_maker",
-    "streams",
-]
+__all__ = ["MANY_GROUPS", "BuiltIndex", "IndexSet", "TimedBuilder", "in_wanted_order", "join_groups"]
 
 _MOST_IDX1_BYTES = 64 * MIB
 
 
-class Maker(Protocol):
-    """Takes rows, gives bytes; `close` is to be called in any case."""
-
-    def add(self, chunk: ChunkValues) -> None: ...
-
-    def finish(self) -> bytes: ...
-
-    def close(self) -> None: ...
-
-
-def streams(kind: IndexKind | None) -> bool:
-    """Whether a kind takes a row group in pieces."""
+def _streams(kind: IndexKind | None) -> bool:
+    """Return whether a kind takes a row group in pieces."""
     return kind is None or hasattr(kind, "builder")
 
 
-def make_maker(kind: IndexKind, level: Level) -> Maker:
-    """For a file, or for one row group."""
-    begin = getattr(kind, "builder", None)
-    if begin is not None:
-        return _Pushed(begin(level=level))
-    return _Pulled(kind, level) if level is Level.FILE else _Whole(kind, level)
+class TimedBuilder:
+    """Builds one index, of a file or of a row group, and counts the processor time; `close` must be called in any case."""
 
-
-class Timed:
-    """A maker, and the processor time that it took."""
-
-    def __init__(self, maker: Maker) -> None:
-        self._maker = maker
+    def __init__(
+        self, kind: IndexKind | None, level: Level, *, name: str = "", type: pa.DataType = None
+    ) -> None:
+        begin = getattr(kind, "builder", None)
+        self._builder: IndexBuilder
+        if kind is None:
+            self._builder = _TextList(name, type)
+        elif begin is not None:
+            self._builder = begin(level=level)
+        else:
+            self._builder = (_ThreadBuilder if level is Level.FILE else _GroupBuilder)(kind, level)
         self.seconds = 0.0
 
     def add(self, chunk: ChunkValues) -> None:
+        """Pass rows to the kind."""
         begun = time.thread_time()
-        self._maker.add(chunk)
+        self._builder.add(chunk)
         self.seconds += time.thread_time() - begun
 
-    def finish(self) -> bytes:
+    def finish(self) -> Any:
+        """Return what the kind builds, which should be bytes."""
         begun = time.thread_time()
-        data = self._maker.finish()
-        self.seconds += time.thread_time() - begun + getattr(self._maker, "seconds", 0.0)
+        data = self._builder.finish()
+        self.seconds += time.thread_time() - begun
+        if isinstance(self._builder, _ThreadBuilder):
+            self.seconds += self._builder.seconds
         return data
 
     def close(self) -> None:
-        self._maker.close()
+        """End the thread of the builder, if there is one."""
+        if isinstance(self._builder, _ThreadBuilder):
+            self._builder.close()
 
 
-class _Pushed:
-    def __init__(self, builder: IndexBuilder) -> None:
-        self.add = builder.add
-        self.finish = builder.finish
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-class _Whole:
-    """A kind without a builder, over one row group."""
+class _GroupBuilder:
+    """Builds an index of one row group by a kind without a builder."""
 
     def __init__(self, kind: IndexKind, level: Level) -> None:
         self.kind = kind
@@ -109,36 +86,36 @@ class _Whole:
     def finish(self) -> bytes:
         return self.kind.build(iter(self.chunks), level=self.level)
 
-    def close(self) -> None:
-        """Nothing is open."""
 
+class _ThreadBuilder:
+    """Builds an index of a whole file by a kind without a builder, in a thread in which the kind pulls its chunks.
 
-class _Pulled:
-    """A kind without a builder, over the whole file: it asks for row groups, in a thread of its own, one at a time."""
+    One semaphore says that the kind waits for a chunk, the other that a chunk is there: one side runs at a time.
+    """
 
     def __init__(self, kind: IndexKind, level: Level) -> None:
         self._kind = kind
         self._level = level
-        self._given: ChunkValues | None = None
-        self._turn = threading.Semaphore(0)
-        self._asks = threading.Semaphore(0)
+        self._chunk: ChunkValues | None = None
+        self._available = threading.Semaphore(0)
+        self._wanted = threading.Semaphore(0)
         self._stopped = False
         self._ended = False
         self.seconds = 0.0
-        """What it took in its own thread."""
+        """Processor time of the thread."""
         self._result: Any = None
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"accel-index-{kind.name}", daemon=True)
         self._thread.start()
-        self._asks.acquire()
+        self._wanted.acquire()
 
     def add(self, chunk: ChunkValues) -> None:
-        """Returns when the chunk is done with. A kind that stopped early gets no more."""
+        """Pass a chunk on and return when the kind is done with it. A kind that stopped early gets no more."""
         if not self._ended:
-            self._given = chunk
-            self._turn.release()
-            self._asks.acquire()
-            self._given = None
+            self._chunk = chunk
+            self._available.release()
+            self._wanted.acquire()
+            self._chunk = None
 
     def finish(self) -> bytes:
         self.close()
@@ -149,30 +126,30 @@ class _Pulled:
 
     def close(self) -> None:
         self._stopped = True
-        self._turn.release()
+        self._available.release()
         self._thread.join()
 
     def _run(self) -> None:
         try:
             self._result = self._kind.build(self._chunks(), level=self._level)
-        except BaseException as error:  # noqa: BLE001 - raised again where it is asked for
+        except BaseException as error:  # noqa: BLE001 - `finish` raises it
             self._error = error
         finally:
             self.seconds = time.thread_time()
             self._ended = True
-            self._asks.release()
+            self._wanted.release()
 
     def _chunks(self) -> Iterator[ChunkValues]:
         while True:
-            self._asks.release()
-            self._turn.acquire()
-            if self._given is None or self._stopped:
+            self._wanted.release()
+            self._available.acquire()
+            if self._chunk is None or self._stopped:
                 return
-            yield self._given
+            yield self._chunk
 
 
-class TextList:
-    """The distinct texts of a column, for IDX1."""
+class _TextList:
+    """Collects the distinct texts of a column, for IDX1."""
 
     def __init__(self, name: str, kind: pa.DataType) -> None:
         self.name = name
@@ -185,7 +162,7 @@ class TextList:
     def add(self, chunk: ChunkValues) -> None:
         array = chunk.array
         if pa.types.is_dictionary(array.type):
-            # A dictionary may hold what no row has.
+            # A dictionary may have entries that no row uses.
             array = array.dictionary.take(pc.unique(array.indices).drop_null())
         if array.type != pa.large_string():
             array = array.cast(pa.large_string())
@@ -198,19 +175,7 @@ class TextList:
             )
 
     def finish(self) -> bytes:
-        from accel.format.embedded import encode_idx1
-
         return encode_idx1([] if self.found is None else sorted(self.found.to_pylist()))
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-def checked(data: object, kind: str, place: str) -> bytes:
-    """Raises AccelError where a kind built no bytes."""
-    if not isinstance(data, bytes):
-        raise AccelError(f"index kind {kind} built a {type(data).__name__}, not bytes", place=place)
-    return data
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -219,32 +184,31 @@ class BuiltIndex:
 
     wanted: WantedIndex
     row_group: int
-    """-1 for one of the whole file."""
+    """-1 for an index of the whole file."""
     units: int
     signatures: tuple[str, ...]
-    """What values of the column, or of each of the columns, are stored as, for whom a type of the same name is not
-    enough."""
+    """How the values of each column are stored, for readers to which the name of a type is not enough."""
     data: ScratchBytes
     seconds: float
-    """What building it took, decoding not counted."""
+    """Processor time of building it, without decoding."""
     version: int = 1
-    """Of its bytes."""
+    """The version of the byte format."""
     shortcoming: str | None = None
-    """Why it rules nothing out, and what to take instead; None where it does."""
+    """Why it rules nothing out, and what to build instead; None if it does rule out."""
 
 
-def in_asked_order(built: Sequence[BuiltIndex], wanted: Sequence[WantedIndex]) -> list[BuiltIndex]:
-    """Index after index as they were asked for, each by row group."""
-    # By identity: a kind of the caller's need not be hashable.
+def in_wanted_order(built: Sequence[BuiltIndex], wanted: Sequence[WantedIndex]) -> list[BuiltIndex]:
+    """Sort indexes by their place in `wanted`, then by row group."""
+    # By identity: the caller's kinds need not be hashable.
     order = {id(index): turn for turn, index in enumerate(wanted)}
     return sorted(built, key=lambda index: (order[id(index.wanted)], index.row_group))
 
 
 class IndexSet:
-    """The indexes of one column, or one index of several, over a file. A context manager.
+    """Builds the indexes of one column, or one index of several columns, of a file. A context manager.
 
-    For every row group in order: `begin`, `add` for each run of its pages, `end`; then `finish`. What fails is an
-    AccelError that names file, column and row group.
+    For every row group in order the caller calls `begin`, `add` for each run of pages, and `end`; then `finish`. Every
+    failure is an AccelError that names file, column and row group.
     """
 
     def __init__(
@@ -263,46 +227,46 @@ class IndexSet:
         self.name = wanted[0].column
         self.signatures = tuple(map(signature_of, types))
         self.type = types[0] if not wanted[0].leaves else _struct(types)
-        self.whole_groups = any(not streams(index.kind) for index in wanted)
+        self.whole_groups = any(not _streams(index.kind) for index in wanted)
         self.built: list[BuiltIndex] = []
         self._group = -1
-        self._held: list[ChunkValues] = []
-        self._makers: dict[int, Timed] = {}
-        self._files: dict[int, Timed] = {}
+        self._chunks: list[ChunkValues] = []
+        """The row group so far, for kinds that take it as a whole."""
+        self._group_builders: dict[int, TimedBuilder] = {}
+        self._file_builders: dict[int, TimedBuilder] = {}
 
     def __enter__(self) -> Self:
         for turn, index in enumerate(self.wanted):
             if index.level is Level.FILE:
-                with self._naming(index):
-                    self._files[turn] = Timed(
-                        TextList(self.name, self.type)
-                        if index.kind is None
-                        else make_maker(index.kind, Level.FILE)
-                    )
+                with self._error_context(index):
+                    self._file_builders[turn] = self._builder(index)
         return self
 
     def __exit__(self, *raised: object) -> None:
-        for maker in (*self._files.values(), *self._makers.values()):
-            maker.close()
+        for builder in (*self._file_builders.values(), *self._group_builders.values()):
+            builder.close()
+
+    def _builder(self, index: WantedIndex) -> TimedBuilder:
+        return TimedBuilder(index.kind, index.level, name=self.name, type=self.type)
 
     def begin(self, group: int, *, paged: bool) -> None:
         """Start a row group. `paged` says that its pages are known."""
         self._group = group
-        self._held = []
+        self._chunks = []
         for turn, index in enumerate(self.wanted):
-            if index.kind is None or index.level is Level.FILE:
+            if index.level is Level.FILE:
                 continue
-            with self._naming(index):
+            with self._error_context(index):
                 if index.level is Level.PAGE and not paged:
                     raise AccelError("the pages are not known, so no index can be made of them")
-                self._makers[turn] = Timed(make_maker(index.kind, index.level))
+                self._group_builders[turn] = self._builder(index)
 
     def add(self, chunk: ChunkValues) -> None:
-        """The next rows of the row group."""
+        """Take the next rows of the row group."""
         self._feed(chunk, whole=False)
         if self.whole_groups:
-            self._held.append(chunk)
-            if sum(held.array.nbytes for held in self._held) > self.memory_limit:
+            self._chunks.append(chunk)
+            if sum(each.array.nbytes for each in self._chunks) > self.memory_limit:
                 raise MemoryLimitError(
                     f"the column's values come to more than {self.memory_limit} bytes",
                     path=self.path,
@@ -311,26 +275,26 @@ class IndexSet:
                 )
 
     def end(self, num_rows: int, *, pages: int) -> None:
-        """All rows of the row group were given."""
+        """End a row group, all of whose rows were added."""
         if not num_rows:
             self._feed(self._nothing(), whole=False)
         if self.whole_groups:
-            self._feed(_joined(self._held) if self._held else self._nothing(), whole=True)
-            self._held = []
+            self._feed(_joined(self._chunks) if self._chunks else self._nothing(), whole=True)
+            self._chunks = []
         units = {Level.PAGE: pages if num_rows else 0, Level.ROW_GROUP: 1, Level.ROW_RANGE: num_rows}
-        for turn, maker in self._makers.items():
-            self._take(self.wanted[turn], maker, self._group, units[self.wanted[turn].level])
-        self._makers = {}
+        for turn, builder in self._group_builders.items():
+            self._finish(self.wanted[turn], builder, self._group, units[self.wanted[turn].level])
+        self._group_builders = {}
 
     def finish(self) -> list[BuiltIndex]:
-        """All indexes of all row groups, and those of the file."""
+        """Return the indexes of all row groups and of the file."""
         if self._group < 0:
-            # A file without row groups: kinds still see the type.
+            # Without row groups kinds still see the type.
             for whole in (False, True):
                 self._feed(self._nothing(), whole=whole)
         self._group = -1
-        for turn, maker in self._files.items():
-            self._take(self.wanted[turn], maker, -1, 1)
+        for turn, builder in self._file_builders.items():
+            self._finish(self.wanted[turn], builder, -1, 1)
         return self.built
 
     def _nothing(self) -> ChunkValues:
@@ -338,30 +302,23 @@ class IndexSet:
 
     def _feed(self, chunk: ChunkValues, *, whole: bool) -> None:
         """Give rows to the kinds that take row groups as a whole, or to those that take them in pieces."""
-        for turn, maker in (*self._files.items(), *self._makers.items()):
+        for turn, builder in (*self._file_builders.items(), *self._group_builders.items()):
             index = self.wanted[turn]
-            if streams(index.kind) is not whole:
-                with self._naming(index):
-                    maker.add(chunk)
+            if _streams(index.kind) is not whole:
+                with self._error_context(index):
+                    builder.add(chunk)
 
-    def _take(self, index: WantedIndex, maker: Timed, group: int, units: int) -> None:
-        with self._naming(index):
-            data = checked(maker.finish(), index.kind_name, self._place)
-            limited = getattr(index.kind, "shortcoming", None)
+    def _finish(self, index: WantedIndex, builder: TimedBuilder, group: int, units: int) -> None:
+        kind = index.kind
+        with self._error_context(index):
+            data = builder.finish()
+            if not isinstance(data, bytes):
+                raise AccelError(f"index kind {index.kind_name} built a {type(data).__name__}, not bytes")
+            limited = getattr(kind, "shortcoming", None)
             shortcoming = None if limited is None else limited(data, units=units)
-        kept = self.scratch.keep(data)
-        version = 1 if index.kind is None else index.kind.version
+        stored, version = self.scratch.store(data), 1 if kind is None else kind.version
         self.built.append(
-            BuiltIndex(
-                index,
-                group,
-                units,
-                self.signatures,
-                kept,
-                maker.seconds,
-                version=version,
-                shortcoming=shortcoming,
-            )
+            BuiltIndex(index, group, units, self.signatures, stored, builder.seconds, version, shortcoming)
         )
 
     @property
@@ -369,7 +326,7 @@ class IndexSet:
         return f"column {self.name}" + (f", row group {self._group}" if self._group >= 0 else "")
 
     @contextlib.contextmanager
-    def _naming(self, index: WantedIndex) -> Iterator[None]:
+    def _error_context(self, index: WantedIndex) -> Iterator[None]:
         try:
             yield
         except AccelError as error:
@@ -395,14 +352,11 @@ def _joined(chunks: Sequence[ChunkValues]) -> ChunkValues:
 
 
 MANY_GROUPS: Final = 4
-"""Row groups; of fewer each keeps its own index."""
+"""Fewer row groups have an index each."""
 
 
 def join_groups(built: Sequence[BuiltIndex], scratch: Scratch, *, path: str) -> list[BuiltIndex]:
-    """The indexes of a file, of which those by page of many row groups are one where their kind has a method `join`.
-
-    `path` is the file's, for messages.
-    """
+    """Join the indexes by page of many row groups to one, for kinds with a method `join`; `path` is for messages."""
     out: list[BuiltIndex] = []
     runs: dict[int, list[BuiltIndex]] = {}
     for index in built:
@@ -423,7 +377,7 @@ def _join(run: Sequence[BuiltIndex], scratch: Scratch, path: str) -> BuiltIndex 
     begun = time.thread_time()
     try:
         head = kind.join(
-            [index.data.read for index in run], keep=lambda data: parts.append(scratch.keep(data))
+            [index.data.read for index in run], keep=lambda data: parts.append(scratch.store(data))
         )
     except IndexFormatError as error:
         raise AccelError(

@@ -1,4 +1,4 @@
-"""A Parquet file as embedding finds it: its footer, its page indexes, and where its tail may be cut."""
+"""The Parquet file that `embed` reads: its footer, its page indexes, and where its tail may be cut."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ At = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Original:
-    """What is known of a file before anything is made for it."""
+    """The metadata of a file before indexes are built."""
 
     source: Source
     metadata: FileMetadata
     offset_indexes: dict[At, OffsetIndex]
-    """Of the chunks that have a valid one."""
+    """The valid offset indexes, parsed."""
     offset_bytes: dict[At, bytes]
-    """The same as they stand in the file."""
+    """The valid offset indexes, as stored."""
     column_bytes: dict[At, bytes]
-    """The column indexes that are valid, likewise."""
+    """The valid column indexes, as stored."""
     warnings: list[str] = field(default_factory=list)
-    """What of it is not believed, and made anew."""
+    """The page indexes that are not valid and are built again."""
 
     def without_page_index(self, error: ParquetFormatError) -> Original:
-        """The same file as if it had no page index, which its pages contradict."""
+        """Return the file as if it had no page index, because its pages contradict it."""
         error.at(path=self.source.name)
         warning = f"{error}: the page index contradicts the pages, and is made anew"
         warnings = [*self.warnings, warning]
@@ -53,9 +53,9 @@ def open_original(source: Source, *, options: Options) -> Original:
     EncryptedFileError
         The footer, or any column, is encrypted, or the footer is signed.
     IndexFormatError
-        With `options.strict`: a page index does not verify.
+        A page index does not verify, with `options.strict`.
     ParquetFormatError
-        The file is no Parquet, or has columns in other files.
+        The file is no Parquet file, or has columns in other files.
     """
     try:
         metadata = read_metadata(source, max_footer_bytes=options.max_footer_bytes)
@@ -66,7 +66,7 @@ def open_original(source: Source, *, options: Options) -> Original:
 
 
 def read_metadata(source: Source, *, max_footer_bytes: int) -> FileMetadata:
-    """Read and parse the footer."""
+    """Read and parse the footer of a file."""
     size = source.size
     if size < 12:
         raise ParquetFormatError(f"a Parquet file has at least 12 bytes, this has {size}")
@@ -88,7 +88,7 @@ def _refuse(metadata: FileMetadata) -> None:
         raise EncryptedFileError(
             "the file has encrypted columns", hint="indexes would tell what is in them in clear"
         )
-    # encryption_algorithm: the footer is signed, and a changed one would not verify.
+    # Field 8, encryption_algorithm: the footer is signed, and a changed one would not verify.
     if any(number == 8 for number in _numbers(metadata.footer)):
         raise EncryptedFileError("the footer is signed", hint="accel cannot sign what it changes")
     if bool(metadata.chunks.external.any()):
@@ -107,7 +107,7 @@ def _numbers(footer: bytes) -> list[int]:
 _READ_AT_ONCE = 16 * MIB
 
 Wanted = tuple[str, At, int, int]
-"""Which half, of which chunk, and the bytes that hold it."""
+"""A half of the page index, its chunk, and its bytes in the file."""
 
 
 def _read_page_indexes(source: Source, metadata: FileMetadata, *, strict: bool) -> Original:
@@ -119,7 +119,6 @@ def _read_page_indexes(source: Source, metadata: FileMetadata, *, strict: bool) 
             try:
                 _take(original, name, at, data)
             except IndexFormatError as error:
-                # What does not verify is left out, and made anew.
                 error.at(path=source.name)
                 error.within(f"row group {at[0]}, column {'.'.join(metadata.schema.leaves[at[1]].path)}")
                 if strict:
@@ -137,10 +136,10 @@ def _read_page_indexes(source: Source, metadata: FileMetadata, *, strict: bool) 
 
 
 def _first_mismatch(original: Original) -> PageIndexMismatchError | None:
-    """The first page that is not as long as its offset index says.
+    """Return the error of the first page whose length the offset index contradicts.
 
-    Pages lie back to back. Where an index leaves a gap behind one, its header is read: some writers leave the headers
-    out of the sizes, and others leave out pages without a value.
+    Pages lie back to back. A page before a gap is checked by its header: some writers leave the headers out of the sizes,
+    and others leave out pages without a value.
     """
     ends = original.metadata.chunks.end
     for at, index in original.offset_indexes.items():
@@ -164,12 +163,12 @@ def _first_mismatch(original: Original) -> PageIndexMismatchError | None:
 
 
 def _batches(metadata: FileMetadata) -> Iterator[list[Wanted]]:
-    """All page indexes, so many at a time that reading them is worth a request and bounded."""
+    """Yield the places of all page indexes in batches that are worth a request and bounded."""
     chunks = metadata.chunks
     batch: list[Wanted] = []
     total = 0
     for group in range(metadata.num_row_groups):
-        # Offset indexes come first: they say how many pages a column index is of.
+        # Offset indexes come first: they tell the number of pages, by which column indexes are parsed.
         for name in ("offset_index", "column_index"):
             offsets = getattr(chunks, f"{name}_offset")[group].tolist()
             lengths = getattr(chunks, f"{name}_length")[group].tolist()
@@ -194,11 +193,10 @@ def _take(original: Original, name: str, at: At, data: memoryview) -> None:
 
 
 def cut_at(metadata: FileMetadata, own: list[tuple[int, int]]) -> int:
-    """Where the file's tail may be cut: everything before it is kept where it is.
+    """Return where the tail of a file may be cut; everything before stays in its place.
 
-    Of the bytes before the footer, the page indexes and our own earlier indexes (`own`, half-open ranges)
-    may go as far as nothing else lies behind them. Data, bloom filters, and what others have put into the
-    file stay.
+    Page indexes and accel's own earlier indexes (`own`, half-open ranges) are cut off if nothing else lies behind them.
+    Data, bloom filters, and what other programs have put into the file stay.
     """
     chunks = metadata.chunks
     ranges = list(own)

@@ -1,11 +1,10 @@
-"""Column indexes for chunks that have none: the bounds and nulls of each page, from decoded values.
+"""Page indexes for chunks that have none: the places of the pages, and their bounds and nulls from decoded values.
 
 Sources: parquet-format `PageIndex.md`, `parquet.thrift` (ColumnIndex), `LogicalTypes.md` (sort orders).
 
-Bounds are written only where every reader understands them alike: an order that the schema defines, a
-type whose values pyarrow hands over as they were written, and no NaN in the chunk: the format would have them left
-out of the bounds, and readers that take NaN for greater than numbers then drop pages that hold one (DataFusion does).
-INT96 has no order.
+Bounds are written only if every reader understands them alike: in an order that the schema defines, of a type whose
+values pyarrow returns as they were written, and without NaN in the chunk. The format leaves NaN out of the bounds, so that
+readers which take NaN for the greatest number, as DataFusion does, would drop pages that hold one. INT96 has no order.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BoundsBuilder",
     "ChunkPageList",
-    "PageIndexMaking",
+    "PageIndexBuilder",
     "PageIndexes",
     "bounds_builder",
     "encode_offset_index",
@@ -50,25 +49,25 @@ __all__ = [
 ]
 
 _MOST_BYTES = 64
-"""Longer text bounds are cut, as parquet-java and arrow-rs cut them."""
+"""Longer bounds of texts are cut, as parquet-java and arrow-rs cut them."""
 _TEXT = (LogicalType.STRING, LogicalType.ENUM, LogicalType.JSON)
-"""Those that are UTF-8."""
+"""The types that are UTF-8."""
 _UNSIGNED = (ConvertedType.UINT_8, ConvertedType.UINT_16, ConvertedType.UINT_32, ConvertedType.UINT_64)
 
 
 @dataclass(frozen=True, slots=True)
 class _Coding:
-    """How the values of one column become comparable, and their bounds bytes."""
+    """How the values of one column are compared, and how bounds are encoded."""
 
     to: pa.DataType | None
-    """The type to look at a value's ticks by; None where pyarrow's own values will do."""
+    """The type to view the values as; None if their own can be compared."""
     lower: Callable[[Any], bytes]
     upper: Callable[[Any], bytes]
 
 
 @dataclass(slots=True)
 class BoundsBuilder:
-    """Takes the pages of one chunk in order; gives the column index."""
+    """Builds the column index of one chunk from its pages in order."""
 
     coding: _Coding
     null_pages: list[bool] = field(default_factory=list)
@@ -76,9 +75,9 @@ class BoundsBuilder:
     upper: list[bytes] = field(default_factory=list)
     null_counts: list[int] = field(default_factory=list)
     keys: list[tuple[Any, Any]] = field(default_factory=list)
-    """Of the pages that are not all null: their bounds as comparable values."""
+    """The comparable bounds of the pages that are not all null."""
     void: bool = False
-    """No index can be given: there is a NaN."""
+    """Whether there is a NaN, so that there can be no column index."""
 
     def add_run(self, array: pa.Array, first_rows: Int64s) -> None:
         """Take the values of the next pages, given where each starts among them."""
@@ -103,7 +102,7 @@ class BoundsBuilder:
         if pa.types.is_float16(page.type):
             page = page.cast(pa.float32())
         if pa.types.is_decimal32(page.type) or pa.types.is_decimal64(page.type):
-            # Arrow finds bounds of the wider ones only.
+            # Arrow has no bounds of the narrow decimals.
             page = page.cast(pa.decimal128(page.type.precision, page.type.scale))
         if pa.types.is_floating(page.type) and pc.any(pc.is_nan(page)).as_py():
             self.void = True
@@ -114,11 +113,11 @@ class BoundsBuilder:
         self.null_pages.append(False)
         self.lower.append(lower)
         self.upper.append(upper)
-        # Cut texts may stand in another order than whole ones.
+        # Cut texts may be in another order than whole ones.
         self.keys.append((lower, upper) if isinstance(least, bytes) else (least, most))
 
     def finish(self) -> bytes | None:
-        """The ColumnIndex in Thrift's compact protocol; None where there can be none."""
+        """Return the ColumnIndex in Thrift's compact protocol; None if there can be none."""
         if self.void:
             return None
         return write_struct(
@@ -142,10 +141,7 @@ def _order(keys: Sequence[tuple[Any, Any]]) -> int:
 
 
 def bounds_builder(element: SchemaElement, arrow_type: pa.DataType) -> BoundsBuilder | None:
-    """A builder for a flat column in the order that its type defines; None for types that are left alone.
-
-    `arrow_type` is that of the decoded values.
-    """
+    """Return a builder of bounds in the order that the type defines; None for types without such bounds."""
     if pa.types.is_dictionary(arrow_type):
         arrow_type = arrow_type.value_type
     coding = _coding(element, arrow_type)
@@ -178,7 +174,7 @@ def _bytes(element: SchemaElement, arrow: pa.DataType) -> _Coding | None:
     if pa.types.is_string(arrow) or pa.types.is_large_string(arrow):
         if kind is not Physical.BYTE_ARRAY or element.logical_type not in (*_TEXT, None):
             return None
-        # As bytes: pyarrow's text may not be UTF-8, and is ordered by bytes anyway.
+        # As bytes: the text may not be UTF-8, and is ordered by bytes anyway.
         to = pa.binary() if pa.types.is_string(arrow) else pa.large_binary()
         return _Coding(to, _cut_text, _raise_text)
     if element.logical_type is not None or element.converted_type is not None:
@@ -213,7 +209,7 @@ def _integers(element: SchemaElement, arrow: pa.DataType) -> _Coding | None:
 
 
 def _decimals(element: SchemaElement, arrow: pa.DataType) -> _Coding | None:
-    """As unscaled integers: of the physical type, or big-endian in two's complement."""
+    """Encode decimals as unscaled integers, of the physical type or big-endian in two's complement."""
     if element.logical_type != LogicalType.DECIMAL and element.converted_type != ConvertedType.DECIMAL:
         return None
     scale = arrow.scale
@@ -230,7 +226,7 @@ def _decimals(element: SchemaElement, arrow: pa.DataType) -> _Coding | None:
 
 
 def _unscaled(value: Decimal, scale: int) -> int:
-    # Not by Decimal's own arithmetic, which rounds to 28 digits.
+    # The arithmetic of Decimal rounds to 28 digits.
     sign, digits, exponent = value.as_tuple()
     number = int("".join(map(str, digits))) * int(10 ** (int(exponent) + scale))
     return int(-number if sign else number)
@@ -242,7 +238,7 @@ def _fixed(shape: str) -> Callable[[int], bytes]:
 
 def _float(shape: str, zero: float) -> Callable[[float], bytes]:
     pack = struct.Struct(shape).pack
-    # Both zeros are equal: a bound of either must let the other pass.
+    # Both zeros are equal: a bound of one must not exclude the other.
     return lambda value: pack(zero if value == 0 else value)
 
 
@@ -256,7 +252,7 @@ def _cut_text(value: bytes) -> bytes:
 
 
 def _raise_text(value: bytes) -> bytes:
-    """An upper bound of at most so many bytes that is text again; the value itself where there is none."""
+    """Return a short upper bound that is valid text; the value itself if there is none."""
     if len(value) <= _MOST_BYTES:
         return value
     try:
@@ -275,46 +271,35 @@ def _raise_text(value: bytes) -> bytes:
 def _raise_bytes(value: bytes) -> bytes:
     if len(value) <= _MOST_BYTES:
         return bytes(value)
-    kept = value[:_MOST_BYTES].rstrip(b"\xff")
-    return kept[:-1] + bytes((kept[-1] + 1,)) if kept else bytes(value)
+    cut = value[:_MOST_BYTES].rstrip(b"\xff")
+    return cut[:-1] + bytes((cut[-1] + 1,)) if cut else bytes(value)
 
 
 _DATA = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
-# A header holds statistics, whose values may be long; one that is longer than this is damage.
+# A header holds statistics, whose values may be long; a longer one is damaged.
 _MOST_HEADER = 16 * 1024 * 1024
 
 
 class ChunkPageList:
-    """The data pages of one chunk, as their headers tell them; arrays over the pages."""
+    """The data pages of one chunk by their headers, as arrays over the pages."""
 
     def __init__(self, columns: Int64s) -> None:
         self.offset: Int64s = columns[0]
-        """Of the header, in the file."""
+        """The place of the header in the file."""
         self.size: Int64s = columns[1]
         """Header and body, as stored."""
         self.num_values: Int64s = columns[2]
         self.num_rows: Int64s = columns[3]
-        """-1 where the header does not say: version 1."""
+        """-1 for pages of version 1, whose headers do not say."""
 
     def locate(self, rows: Int64s, num_rows: int) -> OffsetIndex | None:
-        """The offset index, given the rows of each page; None where they do not add up."""
+        """Return the offset index, given the rows of each page; None if they do not add up."""
         if not len(rows) or bool((rows <= 0).any()) or int(rows.sum()) != num_rows:
             return None
         return OffsetIndex(self.offset, self.size, np.cumsum(rows) - rows)
 
-    def locate_flat(self, num_rows: int) -> OffsetIndex | None:
-        """The same for a column that is not inside a list: its values are its rows."""
-        return self.locate(self.num_values, num_rows)
-
-    def locate_versioned(self, num_rows: int) -> OffsetIndex | None:
-        """The same where every page says how many rows it holds, as version 2 does."""
-        return self.locate(self.num_rows, num_rows)
-
     def locate_counted(self, levels: Int64s) -> OffsetIndex | None:
-        """The same from the number of level values of each row, where pages begin with a row.
-
-        `levels` has one entry a row. None where a page begins within a row.
-        """
+        """Return the offset index, given the number of level values of each row; None if a page begins within a row."""
         ends = np.cumsum(levels)
         stops = np.cumsum(self.num_values)
         if not len(ends) or not len(stops) or int(ends[-1]) != int(stops[-1]):
@@ -326,10 +311,7 @@ class ChunkPageList:
 
 
 def list_pages(source: Source, start: int, *, end: int, num_values: int) -> ChunkPageList | None:
-    """Walk the page headers of the chunk at bytes `start..end`; the bodies are not looked at.
-
-    Returns None where they do not add up to the chunk's values.
-    """
+    """Walk the page headers of the chunk at bytes `start..end`; None if they do not add up to its values."""
     table = array("q")
     pos, seen = start, 0
     window = _Window(source, end)
@@ -342,7 +324,7 @@ def list_pages(source: Source, start: int, *, end: int, num_values: int) -> Chun
             return None
         if header.type in _DATA:
             seen += header.num_values
-            # An empty page would share its first row with the next one.
+            # An empty page shares its first row with the next one.
             if header.num_values:
                 table.extend((pos, size, header.num_values, header.num_rows))
         pos += size
@@ -352,7 +334,7 @@ def list_pages(source: Source, start: int, *, end: int, num_values: int) -> Chun
 
 
 class _Window:
-    """The bytes of a chunk from some place on, read some way ahead."""
+    """The bytes of a chunk, read ahead."""
 
     def __init__(self, source: Source, end: int) -> None:
         self.ahead = source.window
@@ -362,7 +344,7 @@ class _Window:
         self._data = memoryview(b"")
 
     def at(self, pos: int, size: int) -> memoryview:
-        """What begins at `pos`: at least `size` bytes, or all up to the chunk's end."""
+        """Return the bytes from `pos` on: at least `size`, or all up to the end of the chunk."""
         if pos < self._start or min(self._end, pos + size) > self._start + len(self._data):
             [self._data] = self._source.read([(pos, min(self._end, pos + max(size, self.ahead)))])
             self._start = pos
@@ -370,7 +352,7 @@ class _Window:
 
 
 def _read_header(window: _Window, pos: int, left: int) -> PageHeader | None:
-    # What is at hand comes first: a header is a few dozen bytes as a rule.
+    # Most headers take a few dozen bytes.
     for size in (64, window.ahead, 16 * window.ahead, _MOST_HEADER):
         data = window.at(pos, min(max(64, size), left))
         try:
@@ -382,7 +364,7 @@ def _read_header(window: _Window, pos: int, left: int) -> PageHeader | None:
 
 
 def encode_offset_index(index: OffsetIndex) -> bytes:
-    """The OffsetIndex of one chunk in Thrift's compact protocol."""
+    """Return the OffsetIndex of one chunk in Thrift's compact protocol."""
     rows = zip(index.offset.tolist(), index.size.tolist(), index.first_row.tolist(), strict=True)
     pages: list[Struct] = [
         {1: (I64, offset), 2: (I32, size), 3: (I64, first)} for offset, size, first in rows
@@ -392,26 +374,25 @@ def encode_offset_index(index: OffsetIndex) -> bytes:
 
 @dataclass(slots=True, eq=False)
 class PageIndexes:
-    """Of the chunks that have them: the bytes of both halves, and what the offset indexes say."""
+    """The page indexes of the new file, by chunk."""
 
     offset_bytes: dict[At, bytes]
     column_bytes: dict[At, bytes]
     offset_indexes: dict[At, OffsetIndex]
     added: int = 0
-    """Offset indexes that the file had not."""
+    """The number of new offset indexes."""
     added_bounds: int = 0
-    """Column indexes that it had not."""
+    """The number of new column indexes."""
     type_orders: bool = False
-    """The footer must say that bounds are in the order that their type defines."""
+    """Whether the footer must get column orders, which say that bounds are in the order of the type."""
     unknown: list[str] = field(default_factory=list)
-    """Columns whose pages could not be located."""
+    """Columns whose pages cannot be located."""
 
 
-class PageIndexMaking:
-    """Makes the page indexes that a file lacks, chunk by chunk.
+class PageIndexBuilder:
+    """Builds the page indexes that a file lacks, chunk by chunk.
 
-    A file of which some pages cannot be located gets no offset index that it had not: readers expect
-    them of all columns of a row group or of none.
+    If some pages cannot be located, no offset index is added: readers expect them for all columns of a row group or none.
     """
 
     def __init__(self, original: Original, source: Source, *, options: Options) -> None:
@@ -420,7 +401,7 @@ class PageIndexMaking:
         self.metadata = original.metadata
         self.options = options
         self.offset_indexes = dict(original.offset_indexes)
-        """Those found are here for indexes by page, whether or not they are written."""
+        """All offset indexes, for indexes by page, whether or not they are written."""
         self.new: dict[At, OffsetIndex] = {}
         self.bounds: dict[At, bytes] = {}
         self.unknown: dict[str, None] = {}
@@ -428,11 +409,11 @@ class PageIndexMaking:
         self.ordered = self._orders()
 
     def lacks(self, at: At) -> bool:
-        """Whether a chunk has rows, and no offset index."""
+        """Return whether a chunk has rows but no offset index."""
         return bool(self.metadata.group_rows[at[0]]) and at not in self.original.offset_indexes
 
     def locate(self, at: At) -> OffsetIndex | None:
-        """The offset index of a chunk that lacks one; None where its pages cannot be told apart."""
+        """Return the offset index of a chunk that lacks one; None if its pages cannot be located."""
         leaf = self.metadata.schema.leaves[at[1]]
         index = self._locate(at, leaf)
         if index is None:
@@ -442,12 +423,9 @@ class PageIndexMaking:
         return index
 
     def bounds_of(self, at: At, kind: pa.DataType) -> BoundsBuilder | None:
-        """To be fed with the pages of a chunk that was located; None where it can have no bounds.
-
-        `kind` is the type of the decoded values.
-        """
+        """Return a builder for the pages of a located chunk with values of type `kind`; None if it gets no bounds."""
         leaf = self.metadata.schema.leaves[at[1]]
-        # Whoever wrote one half alone may have had a reason.
+        # A writer of one half alone may have had a reason.
         if at not in self.new or at in self.original.offset_bytes or self.unknown:
             return None
         if not self.ordered[leaf.ordinal] or not flat_leaf(leaf):
@@ -455,12 +433,13 @@ class PageIndexMaking:
         return bounds_builder(self.metadata.schema.elements[leaf.element], kind)
 
     def take_bounds(self, at: At, builder: BoundsBuilder) -> None:
+        """Take the column index of a chunk from its builder."""
         data = builder.finish()
         if data is not None:
             self.bounds[at] = data
 
     def finish(self) -> PageIndexes:
-        """All that the file has and is to have."""
+        """Return the page indexes of the new file."""
         original = self.original
         found = PageIndexes(dict(original.offset_bytes), dict(original.column_bytes), self.offset_indexes)
         found.unknown = list(self.unknown)
@@ -483,11 +462,11 @@ class PageIndexMaking:
         if pages is None:
             return None
         if flat_leaf(leaf):
-            return pages.locate_flat(num_rows)
-        return pages.locate_versioned(num_rows) or self._locate_counted(at, leaf, pages)
+            return pages.locate(pages.num_values, num_rows)
+        return pages.locate(pages.num_rows, num_rows) or self._locate_counted(at, leaf, pages)
 
     def _locate_counted(self, at: At, leaf: Leaf, pages: ChunkPageList) -> OffsetIndex | None:
-        """By decoding the chunk: pages of version 1 inside lists do not say how many rows they hold."""
+        """Locate pages of version 1 inside lists, which do not say how many rows they hold, by decoding the chunk."""
         chunks, schema = self.metadata.chunks, self.metadata.schema
         num_rows = int(self.metadata.group_rows[at[0]])
         if int(chunks.end[at] - chunks.start[at]) > self.options.memory_limit // 4:
@@ -515,11 +494,11 @@ class PageIndexMaking:
         return pages.locate_counted(np.concatenate(levels))
 
     def _orders(self) -> list[bool]:
-        """Of each leaf, whether bounds in its type's order would be taken as such."""
+        """Return for each leaf whether readers would take bounds as being in the order of the type."""
         orders = self.metadata.column_orders
         chunks = self.metadata.chunks
         if not bool((orders != ColumnOrder.UNDEFINED).any()):
-            # Without column orders, new ones must not give a meaning to bounds that had none.
+            # New column orders must not give a meaning to earlier bounds, which had none.
             if (
                 bool((chunks.min_start >= 0).any() | (chunks.max_start >= 0).any())
                 or self.original.column_bytes

@@ -1,4 +1,4 @@
-"""Bytes that are made now and written later: in memory while they are few, else in a nameless file."""
+"""Bytes that are written later: in memory while they are few, else in a file without a name."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from collections.abc import Iterator, Sequence
 
 from accel.errors import StoreError
 from accel.options import MIB
+from accel.writing.source import read_file
 
 __all__ = ["Scratch", "ScratchBytes"]
 
-_MOST_HELD = 32 * MIB
+_MEMORY_BYTES = 32 * MIB
 
 
 class ScratchBytes:
-    """Some bytes, at hand again by `read`."""
+    """Bytes in a `Scratch`, or several of them as one."""
 
     __slots__ = ("_data", "_handle", "_parts", "_start", "length")
 
@@ -37,47 +38,42 @@ class ScratchBytes:
 
     @classmethod
     def joined(cls, parts: Sequence[ScratchBytes]) -> ScratchBytes:
-        """The bytes of all, one after the other."""
+        """Return the bytes of all parts as one."""
         return cls(sum(part.length for part in parts), parts=parts)
 
     def pieces(self) -> Iterator[bytes]:
-        """All of it, as it was kept, piece by piece."""
+        """Yield the bytes in the pieces in which they were stored."""
         if not self._parts:
             yield self.read()
         for part in self._parts:
             yield from part.pieces()
 
     def read(self, begin: int = 0, end: int | None = None) -> bytes:
-        """The bytes of a half-open range."""
+        """Return the bytes of a half-open range, of all by default."""
         if end is None:
             end = self.length
         if self._parts:
             return b"".join(self.pieces())[begin:end]
         if self._data is not None:
             return self._data if (begin, end) == (0, self.length) else self._data[begin:end]
-        start, length = self._start + begin, end - begin
-        data = os.pread(self._handle, length, start)
-        while len(data) < length:  # Linux returns at most 2 GiB at a time
-            more = os.pread(self._handle, length - len(data), start + len(data))
-            if not more:
-                raise StoreError("a temporary file lost its end")
-            data += more
+        data = read_file(self._handle, self._start + begin, self._start + end)
+        if len(data) != end - begin:
+            raise StoreError("a temporary file lost its end")
         return data
 
 
 class Scratch:
-    """Keeps bytes. What it kept can be read for as long as it lives itself."""
+    """Stores bytes, which can be read as long as it exists."""
 
-    def __init__(self, *, most_held: int = _MOST_HELD) -> None:
-        self._most_held = most_held
-        self._held = 0
+    def __init__(self, *, memory_bytes: int = _MEMORY_BYTES) -> None:
+        self._room = memory_bytes
         self._handle = -1
         self._end = 0
 
-    def keep(self, data: bytes) -> ScratchBytes:
-        """Raises StoreError where the temporary directory is full."""
-        if self._held + len(data) <= self._most_held:
-            self._held += len(data)
+    def store(self, data: bytes) -> ScratchBytes:
+        """Store bytes; raise StoreError if the temporary directory is full."""
+        if len(data) <= self._room:
+            self._room -= len(data)
             return ScratchBytes(len(data), data=data)
         try:
             if self._handle < 0:
@@ -98,6 +94,6 @@ class Scratch:
 
 
 def _open() -> int:
-    # It never has a name where the system can do that: nothing is left of a process that is killed.
+    # Without a name, as far as the system can do that, nothing is left of a process that is killed.
     with tempfile.TemporaryFile(prefix="accel-") as file:
         return os.dup(file.fileno())

@@ -1,11 +1,10 @@
-"""The file that indexes go into, as it is read: one version of it, by blocking reads of ranges."""
+"""One version of the file that indexes go into, read by ranges in blocking calls."""
 
 from __future__ import annotations
 
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
@@ -17,13 +16,13 @@ from accel.store.location import Location
 from accel.store.request_errors import system_error
 
 __all__ = [
-    "HeldSource",
-    "Identity",
+    "BufferedSource",
     "LocalSource",
     "RemoteSource",
     "Source",
     "open_local",
     "open_remote",
+    "read_file",
 ]
 
 
@@ -32,7 +31,7 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """The name in error messages."""
         ...
 
     @property
@@ -40,11 +39,11 @@ class Source(Protocol):
 
     @property
     def window(self) -> int:
-        """Bytes worth reading at once where little of them may be wanted."""
+        """Bytes worth reading at once even if few of them are wanted."""
         ...
 
     def read(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
-        """Exactly the bytes of each half-open range.
+        """Return exactly the bytes of each half-open range.
 
         Raises
         ------
@@ -56,22 +55,24 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """What tells two versions of a local file apart."""
+def read_file(handle: int, start: int, end: int) -> bytes:
+    """Return the bytes of a half-open range of an open file; fewer if the file ends before."""
+    data = os.pread(handle, end - start, start)
+    while len(data) < end - start:  # Linux returns at most 2 GiB at a time
+        more = os.pread(handle, end - start - len(data), start + len(data))
+        if not more:
+            break
+        data += more
+    return data
 
-    device: int
-    inode: int
-    size: int
-    mtime_ns: int
 
-    @classmethod
-    def of(cls, found: os.stat_result) -> Identity:
-        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+def _identity(found: os.stat_result) -> tuple[int, int, int, int]:
+    """Return the fields by which two versions of a local file differ."""
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class LocalSource:
-    """An open local file: it stays the same file whatever its name comes to mean."""
+    """An open local file. It stays the same file even if its name is given to another."""
 
     window = 16 * 1024
 
@@ -79,7 +80,6 @@ class LocalSource:
         self.path = path
         self.handle = handle
         self.found = found
-        self.identity = Identity.of(found)
 
     @property
     def name(self) -> str:
@@ -87,15 +87,16 @@ class LocalSource:
 
     @property
     def size(self) -> int:
-        return self.identity.size
+        return self.found.st_size
 
     def read(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
         return [memoryview(self._pread(start, end)) for start, end in ranges]
 
     def check_unchanged(self) -> None:
-        """Raise ObjectChangedError where the name, or the file itself, is not what was opened."""
+        """Raise ObjectChangedError if the file was changed or replaced since it was opened."""
         try:
-            same = Identity.of(os.stat(self.path)) == self.identity == Identity.of(os.fstat(self.handle))
+            now = (_identity(os.stat(self.path)), _identity(os.fstat(self.handle)))
+            same = now == (_identity(self.found),) * 2
         except FileNotFoundError:
             same = False
         if not same:
@@ -108,12 +109,7 @@ class LocalSource:
 
     def _pread(self, start: int, end: int) -> bytes:
         try:
-            data = os.pread(self.handle, end - start, start)
-            while len(data) < end - start:  # Linux returns at most 2 GiB at a time
-                more = os.pread(self.handle, end - start - len(data), start + len(data))
-                if not more:
-                    break
-                data += more
+            data = read_file(self.handle, start, end)
         except OSError as error:
             raise system_error(error, path=self.path) from error
         if len(data) != end - start:
@@ -122,7 +118,7 @@ class LocalSource:
 
 
 class RemoteSource:
-    """An object of a store, every read of it pinned to one version."""
+    """An object of a store. Every read is pinned to one version."""
 
     window = 4 * 1024 * 1024
 
@@ -144,7 +140,7 @@ class RemoteSource:
         return io_loop.run(self.fetch(ranges)) if ranges else []
 
     async def fetch(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
-        """`read`, on the I/O loop."""
+        """Read as `read` does, on the I/O loop."""
         keys = [ReadKey(Kind.CHUNK, ordinal=i) for i in range(len(ranges))]
         wants = [
             Want(key, ByteRange(start, end))
@@ -164,8 +160,12 @@ _ONE_FILE = "embed takes one file: call it for each of a directory or a pattern"
 def open_local(path: str) -> LocalSource:
     """Open a local file by its real path.
 
-    Raises ObjectNotFoundError where there is no regular file of that name, ParquetFormatError for an
-    empty one.
+    Raises
+    ------
+    ObjectNotFoundError
+        There is no regular file of that name.
+    ParquetFormatError
+        The file is empty.
     """
     path = os.path.realpath(path)
     try:
@@ -189,12 +189,12 @@ def open_local(path: str) -> LocalSource:
 
 
 def open_remote(client: Client, location: Location) -> RemoteSource:
-    """Find an object's version and size.
+    """Find the version and the size of an object.
 
     Raises
     ------
     StoreError
-        It cannot be read, or the store gives no etag to pin it by.
+        The object cannot be read, or the store gives no etag to pin it by.
     """
     tail = io_loop.run(client.read_tail(location.path, 8, metrics=Metrics()))
     if tail.size is None or tail.etag is None:
@@ -204,41 +204,35 @@ def open_remote(client: Client, location: Location) -> RemoteSource:
     return RemoteSource(client, location, pin=ObjectId(location.path, tail.size, tail.etag))
 
 
-class HeldSource:
-    """Reads from another source, or from what was held of it."""
+class BufferedSource:
+    """A source with one stretch of it in memory."""
 
-    def __init__(self, source: Source, *, most_held: int) -> None:
+    def __init__(self, source: Source, *, capacity: int) -> None:
         self._source = source
-        self._most_held = most_held
+        self._capacity = capacity
         self._start = 0
         self._data = memoryview(b"")
+        self.name = source.name
+        self.size = source.size
+        self.window = source.window
 
-    @property
-    def name(self) -> str:
-        return self._source.name
-
-    @property
-    def size(self) -> int:
-        return self._source.size
-
-    @property
-    def window(self) -> int:
-        return self._source.window
-
-    def hold(self, start: int, end: int) -> None:
-        """Read a stretch once, if it is not too long: reads within it cost nothing until `release`."""
-        if 0 < end - start <= self._most_held:
+    def fill(self, start: int, end: int) -> None:
+        """Read a stretch, unless it exceeds the capacity: reads within it cost nothing until `release`."""
+        if 0 < end - start <= self._capacity:
             [self._data] = self._source.read([(start, end)])
             self._start = start
 
     def release(self) -> None:
+        """Free the stretch."""
         self._data = memoryview(b"")
 
     def read(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        """See `Source.read`."""
         end = self._start + len(self._data)
         if all(self._start <= a and b <= end for a, b in ranges):
             return [self._data[a - self._start : b - self._start] for a, b in ranges]
         return self._source.read(ranges)
 
     def close(self) -> None:
+        """Close the source."""
         self._source.close()

@@ -1,4 +1,4 @@
-"""A table in types that pyarrow can sort, cut and count, and the Arrow schema by which readers give its own again."""
+"""`write_table`: write a table as a Parquet file that is laid out for selective readers."""
 
 from __future__ import annotations
 
@@ -49,28 +49,28 @@ __all__ = [
     "write_table",
 ]
 
-# By ids: extension types that are written in Python have no hash.
-_VIEWED = {pa.string_view().id: pa.large_string(), pa.binary_view().id: pa.large_binary()}
-_SPELT_OUT = {
+# By id: extension types that are written in Python have no hash.
+_WITHOUT_VIEW = {pa.string_view().id: pa.large_string(), pa.binary_view().id: pa.large_binary()}
+_DECODED = {
     pa.string().id: pa.large_string(),
     pa.large_string().id: pa.large_string(),
     pa.binary().id: pa.large_binary(),
     pa.large_binary().id: pa.large_binary(),
 }
-"""What entries of dictionaries become, of which there are more then."""
+"""The types of decoded dictionaries, whose values take more bytes than their entries."""
 
 
 def storable(table: pa.Table) -> pa.Table:
-    """The same values, some as another type.
+    """Return a table in types that pyarrow can sort, cut, count and write.
 
-    Views of text and binary, at any depth, are what they are views of: pyarrow cannot take from views, nor from a
+    Views of text and binary become plain text and binary at any depth: pyarrow cannot take from views, nor from a
     dictionary of them, nor count them, and cuts none inside a struct. Dictionaries inside structs that may be null are
-    decoded, since pyarrow does not count the structs' nulls among theirs; so the order of their entries is not kept.
-    Dictionaries that have an entry for null are decoded, since pyarrow does not write them.
+    decoded, because pyarrow does not count the nulls of the structs; so the order of their entries is lost. Dictionaries
+    with an entry for null are decoded, because pyarrow does not write them.
     """
     fields, columns = [], []
     for field, column in zip(table.schema, table.columns, strict=True):
-        # In two steps: pyarrow decodes no dictionary of views.
+        # In two steps: pyarrow cannot decode a dictionary of views.
         without_views = _changed(field, _without_views).type
         to = _changed(field.with_type(without_views), _decoded).type
         if pa.types.is_dictionary(to) and any(chunk.dictionary.null_count for chunk in column.chunks):
@@ -88,21 +88,21 @@ def _without_views(kind: pa.DataType, *, in_nulls: bool) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         entries = _without_views(kind.value_type, in_nulls=in_nulls)
         return pa.dictionary(kind.index_type, entries, kind.ordered)
-    return _VIEWED.get(kind.id, kind)
+    return _WITHOUT_VIEW.get(kind.id, kind)
 
 
 def _decoded(kind: pa.DataType, *, in_nulls: bool) -> pa.DataType:
-    return _SPELT_OUT.get(kind.value_type.id, kind) if in_nulls and pa.types.is_dictionary(kind) else kind
+    return _DECODED.get(kind.value_type.id, kind) if in_nulls and pa.types.is_dictionary(kind) else kind
 
 
 class _Change(Protocol):
-    """What becomes of a type that has none inside it; `in_nulls` says that it is inside a struct that may be null."""
+    """Changes a type without inner types; `in_nulls` says that it is inside a struct that may be null."""
 
     def __call__(self, kind: pa.DataType, *, in_nulls: bool) -> pa.DataType: ...
 
 
 def _changed(field: pa.Field, change: _Change, *, in_nulls: bool = False) -> pa.Field:
-    """The field with the types at its ends changed."""
+    """Return a field with its innermost types changed."""
     kind = field.type
     in_nulls = in_nulls or bool(field.nullable and pa.types.is_struct(kind))
 
@@ -114,7 +114,7 @@ def _changed(field: pa.Field, change: _Change, *, in_nulls: bool = False) -> pa.
 
 
 def arrow_schema_pairs(original: pa.Schema, names: Sequence[str]) -> dict[str | bytes, bytes]:
-    """The footer's key-value pairs that pyarrow would write of a table of this schema, its columns named so."""
+    """Return the key-value pairs that pyarrow would write for a table of a schema with these column names."""
     fields = [field.with_name(name) for field, name in zip(original, names, strict=True)]
     schema = pa.schema(fields, metadata=original.metadata)
     return {
@@ -138,24 +138,23 @@ class SortKey:
     direction: str
     """"ascending" or "descending"."""
     leaf: int
-    """Its number among the file's columns."""
+    """The number of its leaf in the file."""
     values: pa.ChunkedArray
-    """What pyarrow's sorter orders as the column is to be ordered. It passes over narrow decimals where there are
-    several keys, knows no half floats, dictionaries and UUIDs, puts NaN behind the numbers in either direction, and
-    takes -0.0 for 0.0."""
+    """Values that pyarrow sorts in the order of the column. pyarrow itself ignores narrow decimals among several keys,
+    sorts no half floats, dictionaries and UUIDs, puts NaN last in either direction, and takes -0.0 for 0.0."""
     settled: bool
-    """Readers agree about the order: it has no NaN but the common one, which some put below all numbers."""
+    """Whether readers agree about the order: it has no NaN but the common one, which some put below all numbers."""
 
 
 def read_ordering(table: pa.Table, sort_by: SortBy) -> list[SortKey]:
-    """The columns that `sort_by` names.
+    """Return the columns that `sort_by` names.
 
     Raises
     ------
     TypeError
-        These are not columns, or pairs of a column and a direction.
+        `sort_by` is neither a column nor a list of columns and pairs of a column and a direction.
     ValueError
-        A column is not there, or its type has no order; a direction is neither of the two.
+        A column does not exist, or its type has no order; a direction is neither of the two.
     """
     keys = []
     for name, direction in _pairs(sort_by):
@@ -215,14 +214,14 @@ def _key(name: str, direction: str, leaf: int, column: pa.ChunkedArray) -> SortK
 
 
 def _stored(array: pa.Array) -> pa.Array:
-    """Extensions as what the file holds of them: UUIDs as bytes, truth values of a byte as numbers."""
+    """Return the values that the file stores of an extension array: bytes for UUIDs, numbers for booleans of a byte."""
     while isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
     return array
 
 
 def _ranks(values: pa.Array) -> tuple[pa.Array, bool]:
-    """Integers in the order of doubles, -0.0 before 0.0 and NaN the greatest, and whether all NaN are the common one."""
+    """Return integers in the order of doubles, -0.0 before 0.0 and NaN last, and whether all NaN are the common one."""
     numbers = integers(values)
     bits = numbers.view(np.int64)
     valid = validity(values)
@@ -234,11 +233,9 @@ def _ranks(values: pa.Array) -> tuple[pa.Array, bool]:
 
 
 def sort_table(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
-    """The rows in the order of the keys; nulls last, equal rows as they were."""
+    """Return the rows in the order of the keys, nulls last; the sort is stable."""
     if not keys:
         return table
-    import pyarrow.compute as pc
-
     names = [str(turn) for turn in range(len(keys))]
     values = pa.Table.from_arrays([key.values for key in keys], names=names)
     # pyarrow puts nulls last.
@@ -247,38 +244,40 @@ def sort_table(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
 
 
 def sorting_columns(keys: Sequence[SortKey], pyarrow_options: Mapping[str, Any]) -> list[SortingColumn]:
-    """What a file of the sorted table may say of its order: up to where readers could see another."""
+    """Return the order that the file declares: the keys up to the first whose order readers disagree about."""
     import pyarrow.parquet as pq
 
-    told: list[SortingColumn] = []
+    declared: list[SortingColumn] = []
     for key in keys:
         if not key.settled:
             break
-        told.append(pq.SortingColumn(key.leaf, descending=key.direction == "descending", nulls_first=False))
+        declared.append(
+            pq.SortingColumn(key.leaf, descending=key.direction == "descending", nulls_first=False)
+        )
         if pyarrow_options.get("allow_truncated_timestamps"):
-            # Moments that are made equal are no more in the order of the keys behind.
+            # Truncated timestamps may become equal, and then the next keys are out of order.
             break
-    return told
+    return declared
 
 
 BloomColumns = Sequence[str] | Mapping[str, float]
-"""Names of columns, or names and the chance of a false positive of each."""
+"""Names of columns, or the chance of a false positive by name."""
 
 _CHANCE = 0.01
 
 
 def bloom_options(table: pa.Table, blooms: BloomColumns, *, row_group_size: int) -> dict[str, dict[str, Any]]:
-    """`bloom_filter_options` of pyarrow's writer.
+    """Return the option `bloom_filter_options` of pyarrow's writer.
 
-    A filter is of one row group, so the number of distinct values is that of the row group that has most.
-    Left to itself pyarrow assumes a million, which costs megabytes a column.
+    A filter covers one row group, so it is sized by the most distinct values of a row group. By default pyarrow assumes a
+    million, which costs megabytes per column.
 
     Raises
     ------
     TypeError
-        These are not names of columns.
+        `blooms` does not name columns.
     ValueError
-        A column is not there, is boolean or nested, or a chance is not between 0 and 1.
+        A column does not exist, is boolean or nested, or a chance is not between 0 and 1.
     """
     names = [blooms] if isinstance(blooms, str) else blooms
     if not isinstance(names, Sequence | Mapping) or not all(isinstance(name, str) for name in names):
@@ -302,7 +301,7 @@ def _most_distinct(column: pa.ChunkedArray, row_group_size: int) -> int:
     most = 1
     for start in range(0, len(column), row_group_size):
         parts = column.slice(start, row_group_size).chunks
-        # pyarrow counts no dictionaries or extensions.
+        # pyarrow cannot count dictionaries or extensions.
         part = pa.chunked_array([native(each) for each in parts])
         most = max(most, int(pc.count_distinct(part, mode="only_valid").as_py()))
     return most
@@ -311,14 +310,14 @@ def _most_distinct(column: pa.ChunkedArray, row_group_size: int) -> int:
 _PAGE_ROWS = 10_000
 _PAGE_BYTES = 256 * KIB
 _BATCH_ROWS = 256
-"""pyarrow looks at a page's size once a batch: its own 1024 would let pages of wide texts grow far beyond."""
+"""pyarrow checks the size of a page once per batch: with its default of 1024, pages of wide texts grow far beyond."""
 _GROUP_ROWS = 1_048_576
 _COUNTS = ("max_rows_per_page", "write_batch_size")
-"""Options of pyarrow's that are numbers of rows: with one below 1 it never ends."""
+"""Options of pyarrow that are numbers of rows; it never ends if one is below 1."""
 
 
 class ArrowStream(Protocol):
-    """What speaks Arrow's C stream interface."""
+    """An object with Arrow's C stream interface."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
@@ -339,60 +338,64 @@ def write_table(
 ) -> EmbedReport:
     """Write a table as one Parquet file.
 
-    By default it has what a selective reader needs: statistics, a page index, and pages small enough that
-    one row costs little: at most 10,000 rows and about 256 KiB (before compression) each.
+    By default the file has what a selective reader needs: statistics, a page index, and small pages, of at most 10,000
+    rows and about 256 KiB before compression, so that reading one row costs little.
 
     Parameters
     ----------
     table : pyarrow.Table, or any other Arrow stream
-        What is written: a data frame of pandas or Polars is an Arrow stream, too.
+        The rows to write. A data frame of pandas or Polars is an Arrow stream, too.
     path : str or PathLike
-        A local path, or a URL of a store that can be written to. What has the name is replaced once
-        all is written; a reader sees the old file or the new one.
+        A local path, or a URL of a store that can be written to. A file of that name is replaced once all is written;
+        readers see the old file or the new one.
     indexes : mapping, optional
-        As of `accel.embed`.
+        As for `accel.embed`.
     sort_by : str or sequence, optional
-        A column, or columns and (column, "ascending" | "descending") pairs, to sort the table by before it
-        is written; the file says that it is sorted. Nulls come last, NaN is the greatest number.
+        A column, or columns and (column, "ascending" | "descending") pairs, by which the table is sorted before it is
+        written. The file declares the order. Nulls come last, NaN is the greatest number.
     blooms : sequence of str or mapping, optional
-        Columns that get Parquet's own bloom filters, sized by the number of distinct values that the
-        data has; a mapping gives each its false positive chance, e.g. {"user": 0.01}.
+        Columns that get Parquet's own bloom filters, sized by the distinct values of the data; a mapping gives the
+        false positive chance of each, e.g. {"user": 0.01}.
     page_rows : int
-        Rows of a data page at most.
+        The most rows of a data page.
     row_group_size : int
-        Rows of a row group at most.
+        The most rows of a row group.
     storage_options, store, options
-        As of `accel.scan`.
+        As for `accel.scan`.
     **pyarrow_options
-        Of `pyarrow.parquet.ParquetWriter`; they win over the defaults here. Without `write_page_index` accel adds
-        the page index by itself.
+        Options of `pyarrow.parquet.ParquetWriter`, which override the defaults. Without `write_page_index` accel adds the
+        page index itself.
 
     Returns
     -------
     EmbedReport
-
-    Warns
-    -----
-    UserWarning
-        An index rules nothing out. So says `warnings` of the report, too.
+        The size of the file, its indexes, and warnings.
 
     Raises
     ------
     TypeError
-        What is to be written is no Arrow stream, rows are not counted by a whole number, columns are not named by
-        text, `indexes` does not map columns to kinds, or pyarrow has no such option.
+        `table` is no Arrow stream, a number of rows is not a whole number, a column is not named by text, `indexes` does
+        not map columns to kinds, or pyarrow has no such option.
     ValueError
-        A column to sort by or to filter by is not there, has no order, or cannot have a bloom filter; there is no
-        such kind or level of index; pyarrow cannot write a type, or not in that encoding or
-        compression.
+        A column of `sort_by` or `blooms` does not exist, has no order, or cannot have a bloom filter; there is no such
+        kind or level of index; pyarrow cannot write a type, or not in that encoding or compression.
     ColumnNotFoundError, SchemaMismatchError
-        An index is asked for of a column that is not there, or that cannot have it.
+        The column of an index does not exist, or cannot have it.
     MemoryLimitError
-        A page, or what an index is built of, takes more than `options.memory_limit`; idx1 has too many texts.
+        A page, or the values of an index, take more than `options.memory_limit`; idx1 has too many texts.
     StoreError
         The store failed, or cannot be written to.
     AccelError
-        A kind of index failed, or what it built does not read back.
+        A kind of index failed, or the index that it built does not read back.
+
+    Warns
+    -----
+    UserWarning
+        An index rules nothing out; the report says so, too.
+
+    Examples
+    --------
+    >>> accel.write_table(table, "flights.parquet", sort_by="carrier", indexes={"flight": "bitmap"})
     """
     given = _as_table(table)
     counts = {name: pyarrow_options[name] for name in _COUNTS if pyarrow_options.get(name) is not None}
@@ -402,7 +405,7 @@ def write_table(
         raise StoreError("the target is a directory", path=str(location), hint="name a file")
     options = check_options(options)
     connector = Connector(storage_options=storage_options, store=store, options=options)
-    # They may be credentials, and whoever shows a failure may show the variables of its frames.
+    # Credentials must not stay in the variables of a frame that a traceback may show.
     del path, storage_options, store
     table = storable(given)
     keys = [] if sort_by is None else read_ordering(table, sort_by)
@@ -410,17 +413,17 @@ def write_table(
     settings = _settings(table, keys, blooms, page_rows, row_group_size, pyarrow_options)
     with _target(location, connector) as file:
         _write(table, file, settings, row_group_size, original=given.schema)
-        # Through a handle of its own: reading and writing then have a position each.
+        # A second handle, because reading and writing have a position each.
         source = LocalSource(str(location), os.dup(file.fileno()), found=os.fstat(file.fileno()))
         try:
-            made = prepare(source, {} if indexes is None else indexes, options=options)
+            prepared = prepare(source, {} if indexes is None else indexes, options=options)
         finally:
             source.close()
-        file.truncate(made.tail.start)
-        file.seek(made.tail.start)
-        for part in made.tail.read():
+        file.truncate(prepared.tail.start)
+        file.seek(prepared.tail.start)
+        for part in prepared.tail.read():
             file.write(part)
-    report = report_on(made, path=str(location), written=True)
+    report = report_on(prepared, path=str(location), written=True)
     warn_of_idle(report)
     return report
 
@@ -435,7 +438,7 @@ def _as_table(data: Any) -> pa.Table:
         )
     try:
         return pa.table(data)
-    except pa.ArrowInvalid as error:  # a series, say: an array and no table
+    except pa.ArrowInvalid as error:  # an array, such as a series
         raise TypeError(f"a {type(data).__name__} is no Arrow stream of a table: {error}") from error
 
 
@@ -463,8 +466,8 @@ def _settings(
         "data_page_size": _PAGE_BYTES,
         "write_batch_size": _BATCH_ROWS,
     }
-    if told := sorting_columns(keys, given):
-        settings["sorting_columns"] = told
+    if declared := sorting_columns(keys, given):
+        settings["sorting_columns"] = declared
     if blooms is not None:
         settings["bloom_filter_options"] = bloom_options(table, blooms, row_group_size=row_group_size)
     return {**settings, **given}
@@ -493,15 +496,15 @@ def _write(
 
 @contextlib.contextmanager
 def _refusals() -> Iterator[None]:
-    """What pyarrow says of a table or of its options, as errors in the caller's terms."""
+    """Turn the errors of pyarrow about a table or its options into errors in the words of the caller."""
     try:
         yield
-    except TypeError as error:  # of the C layer, whose name says nothing to the caller
+    except TypeError as error:  # it names a function of the C layer
         raise TypeError(str(error).replace("__cinit__()", "pyarrow.parquet.ParquetWriter")) from None
     except NotImplementedError as error:
         raise _unwritable(error) from error
     except OSError as error:
-        # Parquet's own refusals have no number, unlike what the operating system says.
+        # Errors of the operating system have a number, those of Parquet have none.
         if error.errno is not None or isinstance(error, AccelError):
             raise
         raise _unwritable(error) from error
@@ -517,7 +520,7 @@ def _unwritable(error: Exception) -> ValueError:
 
 @contextlib.contextmanager
 def _target(location: Location, connector: Connector) -> Iterator[BinaryIO]:
-    """A local file to write: the one beside the target, or one that is uploaded in the end."""
+    """Open a local file to write: one beside the target, or a temporary one that is uploaded at the end."""
     if location.scheme == "file":
         with write_beside(os.path.realpath("/" + location.path)) as file:
             yield file

@@ -1,9 +1,9 @@
-"""A footer with other page index locations and other key-value metadata, all else byte for byte as it was.
+"""The new end of a file: indexes, page indexes, and the footer with their places.
 
 Sources: parquet-format `parquet.thrift` (FileMetaData, RowGroup, ColumnChunk, KeyValue, ColumnOrder).
 
-The footer is not decoded into values and encoded again: the fields that stay are copied as the bytes
-they are, known to accel or not, so that memory and risk stay small.
+The footer is not decoded and encoded again: the fields that stay are copied as bytes, whether accel reads them or not, so
+that memory and risk stay small.
 """
 
 from __future__ import annotations
@@ -55,57 +55,33 @@ from accel.writing.scratch import ScratchBytes
 if TYPE_CHECKING:
     from accel.arrays import Int64s
 
-__all__ = [
-    "IDX1_KEY",
-    "TOC_KEY",
-    "NewTail",
-    "PageIndexPlaces",
-    "PlacedIndex",
-    "check_container",
-    "earlier_entries",
-    "edit_footer",
-    "encode_container",
-    "head_of",
-    "kept_entries",
-    "make_tail",
-    "verify_tail",
-]
+__all__ = ["NewTail", "edit_footer", "make_tail", "verify_tail"]
 
 _ROW_GROUPS, _KEY_VALUE, _ORDERS = 4, 5, 7
 _COLUMNS = 1
 _PLACES = (4, 5, 6, 7)
-"""Of a ColumnChunk: offset index offset and length, column index offset and length."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PageIndexPlaces:
-    """Where the page indexes are, arrays of shape (row groups, leaves); -1 for none."""
-
-    offset_index_offset: Int64s
-    offset_index_length: Int64s
-    column_index_offset: Int64s
-    column_index_length: Int64s
+"""Fields of a ColumnChunk: offset index offset and length, column index offset and length."""
 
 
 def edit_footer(
     footer: bytes,
     *,
-    places: PageIndexPlaces,
+    places: Int64s,
     key_value: Mapping[str, bytes | None],
     type_orders: int = 0,
 ) -> bytes:
-    """The footer's Thrift bytes, edited.
+    """Return the Thrift bytes of a footer with other page index places and key-value pairs.
 
     Parameters
     ----------
     footer : bytes
         Thrift bytes that `parse_footer` accepts.
-    places : PageIndexPlaces
-        Of all chunks; what the footer says of them is replaced.
+    places : int64 array of shape (4, row groups, leaves)
+        Offset and length of the offset index and of the column index of each chunk; -1 for none.
     key_value : mapping
         Keys to set, or to remove (None). Other pairs stay, in their order; new ones come last.
     type_orders : int
-        Write a list of so many TYPE_ORDER column orders in place of the footer's; 0 leaves it alone.
+        The number of TYPE_ORDER column orders to write in place of those of the footer; 0 leaves them alone.
 
     Raises
     ------
@@ -141,25 +117,19 @@ def edit_footer(
 
 
 def _spans(reader: ThriftReader) -> Iterator[tuple[int, int, int]]:
-    """(field id, type, start) of each field of a struct; the reader stands behind its value."""
+    """Yield (field id, type, start) of each field of a struct, with the reader behind its value."""
     for number, ctype in reader.fields():
         start = reader.pos
         reader.skip(ctype)
         yield number, ctype, start
 
 
-def _edit_groups(reader: ThriftReader, places: PageIndexPlaces) -> bytes:
-    groups, leaves = places.offset_index_offset.shape
+def _edit_groups(reader: ThriftReader, places: Int64s) -> bytes:
+    _, groups, leaves = places.shape
     size = reader.list_of(STRUCT)
     if size != groups:
         raise ParquetFormatError(f"{size} row groups where {groups} were read", place="footer")
-    # One conversion for all chunks: a number of numpy's costs more than the chunk's other fields.
-    table = [
-        places.offset_index_offset.tolist(),
-        places.offset_index_length.tolist(),
-        places.column_index_offset.tolist(),
-        places.column_index_length.tolist(),
-    ]
+    table = places.tolist()
     out = [encode_list_header(STRUCT, size)]
     for group in range(size):
         fields: list[tuple[int, int, bytes]] = []
@@ -226,36 +196,38 @@ def _struct(fields: list[tuple[int, int, bytes]]) -> bytes:
 
 
 _REPRODUCIBLE = "SOURCE_DATE_EPOCH"
-"""The environment variable by which builds ask for the same bytes every time: seconds are not written then."""
+"""The environment variable of reproducible builds: if it is set, times are not written."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PlacedIndex:
-    """An index, and where in the file it is to stand."""
+class _PlacedIndex:
+    """An index and its place in the new file."""
 
     index: BuiltIndex
     offset: int
     head_again: tuple[int, int] | None = None
-    """Where its head stands once more: offset and length."""
+    """Offset and length of a copy of its head."""
 
 
-def encode_container(
-    metadata: FileMetadata, placed: Sequence[PlacedIndex], *, kept: Sequence[Entry]
+def _footer_keys(
+    metadata: FileMetadata, placed: Sequence[_PlacedIndex], *, retained: Sequence[Entry]
 ) -> dict[str, bytes | None]:
-    """The footer keys to set; None for one to remove. `kept` are entries of before that stay."""
+    """Return the footer keys to set, or to remove (None). `retained` are entries of earlier indexes that stay."""
     pairs: dict[str, bytes | None] = {TOC_KEY: None}
     for each in placed:
         if each.index.wanted.kind is None:
             pairs[IDX1_KEY] = str(each.offset).encode()
-    entries = [*kept, *(_entry(each) for each in placed)]
+    entries = [*retained, *(_entry(each) for each in placed)]
     if entries:
         pairs[TOC_KEY] = encode_toc(entries, metadata)
     return pairs
 
 
-def _entry(placed: PlacedIndex) -> Entry:
-    index, wanted = placed.index, placed.index.wanted
-    check, head, head_check = _checksums(index)
+def _entry(placed: _PlacedIndex) -> Entry:
+    index, wanted, head = placed.index, placed.index.wanted, _head_of(placed.index)
+    whole = Checksum()
+    for piece in index.data.pieces():
+        whole.add(piece)
     leaf = wanted.leaf.ordinal
     signatures = dict(zip([each.ordinal for each in wanted.leaves] or [leaf], index.signatures, strict=True))
     return Entry(
@@ -268,9 +240,9 @@ def _entry(placed: PlacedIndex) -> Entry:
         units=index.units,
         offset=placed.offset,
         length=index.data.length,
-        checksum=check,
-        head=head,
-        head_checksum=head_check,
+        checksum=whole.value,
+        head=0 if head is None else len(head),
+        head_checksum=None if head is None else checksum(head),
         head_again=placed.head_again,
         params={} if wanted.kind is None else dict(wanted.kind.params),
         columns=_covered(index),
@@ -278,54 +250,33 @@ def _entry(placed: PlacedIndex) -> Entry:
     )
 
 
-def _checksums(index: BuiltIndex) -> tuple[int, int, int | None]:
-    """The checksum of an index, the length of its head, and that one's checksum; 0 and None where it has none."""
-    head_bytes = getattr(index.wanted.kind, "head_bytes", None)
-    head, head_check = 0, None
-    whole = Checksum()
-    for at, piece in enumerate(index.data.pieces()):
-        if at == 0 and head_bytes is not None:
-            # A head is kept in one piece.
-            head = head_bytes(piece)
-            head_check = checksum(piece[:head])
-        whole.add(piece)
-    return whole.value, head, head_check
-
-
-def head_of(index: BuiltIndex) -> bytes:
-    """The part of an index that finds the others; empty where it is not read in parts."""
+def _head_of(index: BuiltIndex) -> bytes | None:
+    """Return the head of an index, by which a reader finds the other parts; None for kinds that are read as a whole."""
     head_bytes = getattr(index.wanted.kind, "head_bytes", None)
     if head_bytes is None:
-        return b""
-    first = next(index.data.pieces())
+        return None
+    first = next(index.data.pieces())  # a head is stored in one piece
     return bytes(first[: head_bytes(first)])
 
 
 def _covered(index: BuiltIndex) -> tuple[CoveredColumn, ...]:
-    """What an index of several columns speaks of; each column as it is, where its kind does not say."""
+    """Return the columns that an index of several covers, each with its expression: by default the value itself."""
     leaves, kind = index.wanted.leaves, index.wanted.kind
     covers = getattr(kind, "covers", None)
-    told = [(at, "value") for at in range(len(leaves))] if covers is None else covers()
-    return (
-        tuple(CoveredColumn(leaves[at].path, index.signatures[at], of) for at, of in told) if leaves else ()
-    )
+    covered = [(at, "value") for at in range(len(leaves))] if covers is None or not leaves else covers()
+    return tuple(CoveredColumn(leaves[at].path, index.signatures[at], of) for at, of in covered)
 
 
-def check_container(
-    metadata: FileMetadata, built: Sequence[BuiltIndex], *, kept: Sequence[Entry], start: int
-) -> None:
-    """Read the keys of a new footer back, and hold them against the indexes that stand from `start` on, and those kept.
-
-    Raises AccelError where they differ.
-    """
-    at = start
+def _check_entries(metadata: FileMetadata, tail: NewTail, built: Sequence[BuiltIndex]) -> None:
+    """Compare the table of contents in a new footer with the indexes; raise AccelError if they differ."""
+    at, retained = tail.start, tail.retained
     toc = parse_toc(metadata)
     entries = toc.entries if toc is not None else ()
-    if len(entries) != len(kept) + len(built):
-        raise AccelError(f"{len(entries)} indexes read back where {len(kept) + len(built)} should be")
-    if list(entries[: len(kept)]) != list(kept):
+    if len(entries) != len(retained) + len(built):
+        raise AccelError(f"{len(entries)} indexes read back where {len(retained) + len(built)} should be")
+    if entries[: len(retained)] != retained:
         raise AccelError("an index that was to stay does not read back")
-    for entry, index in zip(entries[len(kept) :], built, strict=True):
+    for entry, index in zip(entries[len(retained) :], built, strict=True):
         if (entry.offset, entry.length, entry.kind) != (at, index.data.length, index.wanted.kind_name):
             raise AccelError(f"an index of column {index.wanted.column} does not read back")
         if index.wanted.kind is None and metadata.key_value.get(IDX1_KEY) != str(at).encode():
@@ -333,9 +284,8 @@ def check_container(
         at += index.data.length
 
 
-def earlier_entries(metadata: FileMetadata) -> tuple[Entry, ...]:
-    """accel's own earlier indexes. A table of contents that makes no sense names nothing: what it meant stays in the
-    file."""
+def _earlier_entries(metadata: FileMetadata) -> tuple[Entry, ...]:
+    """Return the entries of accel's earlier indexes; none if the table of contents is damaged, so that they stay."""
     try:
         toc = parse_toc(metadata)
     except IndexFormatError:
@@ -343,49 +293,51 @@ def earlier_entries(metadata: FileMetadata) -> tuple[Entry, ...]:
     return toc.entries if toc is not None else ()
 
 
-def kept_entries(metadata: FileMetadata, *, idx1: bool) -> tuple[Entry, ...]:
-    """Those that stay: an IDX1, where none is written anew, so that its column stays known."""
+def _retained_entries(metadata: FileMetadata, *, idx1: bool) -> tuple[Entry, ...]:
+    """Return the entries that stay: the IDX1, unless a new one is written, because the entry names its column."""
     offset = metadata.key_value.get(IDX1_KEY)
-    entries = () if idx1 else earlier_entries(metadata)
+    entries = () if idx1 else _earlier_entries(metadata)
     return tuple(e for e in entries if e.kind == "idx1" and offset == str(e.offset).encode())
 
 
-# Bytes of an index; a smaller one is read as a whole.
+# Bytes from which on an index is read in parts.
 _LARGE = 64 << 10
-# Bytes of heads that stand beside the footer: they come with most first reads, asked for or not.
+# Bytes of heads beside the footer: the first read of a file fetches most of them.
 _MOST_HEADS = 256 << 10
-# Bytes that the table of contents and the places of page indexes may add to a footer, about.
+# About the bytes that the table of contents and the places of page indexes add to a footer.
 _FOOTER_GROWTH = 2 << 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NewTail:
-    """What stands in the new file from `start` on."""
+    """The new file from `start` on."""
 
     start: int
-    """The cut: the bytes before it are those of the original."""
+    """The bytes before it are those of the original."""
     run: tuple[ScratchBytes, ...]
-    """The indexes, in their order."""
+    """The indexes in order."""
     rest: bytes
-    """Page indexes, footer, its length and the magic."""
-    kept: tuple[Entry, ...]
-    """Indexes of before that stay where they are."""
+    """Page indexes, heads, footer, its length and the magic."""
+    retained: tuple[Entry, ...]
+    """Entries of earlier indexes that stay where they are."""
     index_bytes: int
     page_index_bytes: int
     footer_bytes: int
 
     @property
     def length(self) -> int:
-        return sum(kept.length for kept in self.run) + len(self.rest)
+        """Bytes of the tail."""
+        return sum(index.length for index in self.run) + len(self.rest)
 
     @property
     def file_size(self) -> int:
+        """Bytes of the new file."""
         return self.start + self.length
 
     def read(self) -> Iterator[bytes]:
-        """All of it, part by part."""
-        for kept in self.run:
-            yield from kept.pieces()
+        """Yield the bytes, part by part."""
+        for index in self.run:
+            yield from index.pieces()
         yield self.rest
 
 
@@ -396,95 +348,90 @@ def make_tail(
     found: PageIndexes,
     idx1: bool,
 ) -> NewTail:
-    """Lay everything out behind the cut.
+    """Lay out the new end of a file.
 
     Parameters
     ----------
     metadata : FileMetadata
-        Of the original.
+        The metadata of the original.
     built : sequence of BuiltIndex
         The indexes, of which at most one is IDX1.
     found : PageIndexes
-        All page indexes that the file is to have.
+        The page indexes of the new file.
     idx1 : bool
-        Whether they take the place of the original's IDX1 too, and not only of its other indexes.
+        Whether the indexes replace the IDX1 of the original, and not only its other indexes.
     """
-    kept = kept_entries(metadata, idx1=idx1)
-    gone = [e for e in earlier_entries(metadata) if idx1 or e.kind != "idx1"]
+    retained = _retained_entries(metadata, idx1=idx1)
+    gone = [e for e in _earlier_entries(metadata) if idx1 or e.kind != "idx1"]
     own = [(e.offset, e.offset + e.length) for e in gone]
     own += [(e.head_again[0], sum(e.head_again)) for e in gone if e.head_again is not None]
     start = cut_at(metadata, own)
     at = start
     run: list[ScratchBytes] = []
-    placed: list[PlacedIndex] = []
-    for index in in_order(built):
-        placed.append(PlacedIndex(index, at))
+    placed: list[_PlacedIndex] = []
+    for index in _in_file_order(built):
+        placed.append(_PlacedIndex(index, at))
         run.append(index.data)
         at += index.data.length
     index_bytes = at - start
     parts: list[bytes] = []
-    shape = metadata.chunks.start.shape
-    arrays = [np.full(shape, -1, np.int64) for _ in range(4)]
-    for halves, offsets, lengths in (
-        (found.column_bytes, arrays[2], arrays[3]),
-        (found.offset_bytes, arrays[0], arrays[1]),
-    ):
+    places = np.full((4, *metadata.chunks.start.shape), -1, np.int64)
+    for halves, first in ((found.column_bytes, 2), (found.offset_bytes, 0)):
         for chunk in sorted(halves):
             data = halves[chunk]
-            offsets[chunk], lengths[chunk] = at, len(data)
+            places[(slice(first, first + 2), *chunk)] = at, len(data)
             parts.append(data)
             at += len(data)
     page_index_bytes = at - start - index_bytes
-    # Page indexes that would come with the footer shall come still.
+    # The heads must not push page indexes out of the first read.
     near = page_index_bytes + len(metadata.footer) + _FOOTER_GROWTH
     room = MOST_TAIL - near if near <= MOST_TAIL else _MOST_HEADS
-    placed, heads = _heads_again(placed, at, min(room, _MOST_HEADS))
+    placed, heads = _copy_heads(placed, at, min(room, _MOST_HEADS))
     index_bytes += sum(map(len, heads))
     parts += heads
     footer = edit_footer(
         metadata.footer,
-        places=PageIndexPlaces(*arrays),
-        key_value=encode_container(metadata, placed, kept=kept),
+        places=places,
+        key_value=_footer_keys(metadata, placed, retained=retained),
         type_orders=len(metadata.schema.leaves) if found.type_orders else 0,
     )
     parts += [footer, len(footer).to_bytes(4, "little"), MAGIC]
-    return NewTail(start, tuple(run), b"".join(parts), kept, index_bytes, page_index_bytes, len(footer))
+    return NewTail(start, tuple(run), b"".join(parts), retained, index_bytes, page_index_bytes, len(footer))
 
 
-def _heads_again(placed: Sequence[PlacedIndex], at: int, room: int) -> tuple[list[PlacedIndex], list[bytes]]:
-    """The heads of large indexes once more, from `at` on, as far as there is room; and who they belong to."""
-    told: list[PlacedIndex] = []
+def _copy_heads(placed: Sequence[_PlacedIndex], at: int, room: int) -> tuple[list[_PlacedIndex], list[bytes]]:
+    """Return copies of the heads of large indexes, from `at` on, as far as there is room, and the indexes with their places."""
+    out: list[_PlacedIndex] = []
     heads: list[bytes] = []
     for each in placed:
-        head = head_of(each.index) if each.index.data.length > _LARGE else b""
-        packed = pack_head(head) if 0 < len(head) <= LONGEST_HEAD else b""
-        if not 0 < len(packed) <= room:
-            told.append(each)
-            continue
-        told.append(replace(each, head_again=(at, len(packed))))
-        heads.append(packed)
-        at += len(packed)
-        room -= len(packed)
-    return told, heads
+        head = _head_of(each.index) if each.index.data.length > _LARGE else None
+        packed = pack_head(head) if head and len(head) <= LONGEST_HEAD else b""
+        if 0 < len(packed) <= room:
+            each = replace(each, head_again=(at, len(packed)))
+            heads.append(packed)
+            at += len(packed)
+            room -= len(packed)
+        out.append(each)
+    return out, heads
 
 
-def in_order(built: Sequence[BuiltIndex]) -> list[BuiltIndex]:
-    """As they stand in the file: IDX1 first, since what comes behind it may be replaced later without moving it."""
+def _in_file_order(built: Sequence[BuiltIndex]) -> list[BuiltIndex]:
+    """Put IDX1 first: the indexes behind it can then be replaced later without moving it."""
     return sorted(built, key=lambda index: index.wanted.kind is not None)
 
 
 def verify_tail(tail: NewTail, original: FileMetadata, *, built: Sequence[BuiltIndex]) -> FileMetadata:
-    """Read the new file's end back as a reader would, and hold it against the original.
+    """Parse the new end as a reader would, and compare it with the original.
 
     Returns
     -------
     FileMetadata
-        Of the new file.
+        The metadata of the new file.
 
     Raises
     ------
     AccelError
-        Anything differs that should not: this is a fault of accel's, and nothing is to be written.
+        Something differs that should not. This is a bug of accel, and the file must not be written.
     """
     data, offset = tail.rest, tail.file_size - len(tail.rest)
     begin = tail.file_size - 8 - tail.footer_bytes
@@ -496,14 +443,14 @@ def verify_tail(tail: NewTail, original: FileMetadata, *, built: Sequence[BuiltI
         raise AccelError("a bloom filter lies among the page indexes: the file's footer contradicts itself")
     for chunk in np.argwhere(chunks.offset_index_offset > 0).tolist():
         _check_page_index(metadata, data, offset, (chunk[0], chunk[1]))
-    check_container(metadata, in_order(built), kept=tail.kept, start=tail.start)
+    _check_entries(metadata, tail, _in_file_order(built))
     _check_heads(metadata, data, offset)
     return metadata
 
 
 def _same(new: FileMetadata, old: FileMetadata) -> None:
     chunks, before = new.chunks, old.chunks
-    # Not where a chunk ends: of a writer that left out dictionary headers that is a guess, cut off by the footer.
+    # Not the ends of chunks: for writers that leave out dictionary headers they are a guess, which the footer cuts off.
     names = (
         "start",
         "data_page_offset",
@@ -530,7 +477,7 @@ def _others(metadata: FileMetadata) -> dict[str, bytes]:
 
 
 def _check_heads(metadata: FileMetadata, data: bytes, start: int) -> None:
-    for entry in earlier_entries(metadata):
+    for entry in _earlier_entries(metadata):
         if entry.head_again is not None:
             at, length = entry.head_again[0] - start, entry.head_again[1]
             verify_head(entry, unpack_head(data[at : at + length], entry.head))

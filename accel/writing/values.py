@@ -1,4 +1,4 @@
-"""The values of one column, a row group at a time, decoded from the file that they stand in."""
+"""The values of one column of a file, decoded a row group at a time."""
 
 from __future__ import annotations
 
@@ -35,19 +35,18 @@ _TEXTS = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 _PIECE_BYTES = 8 * MIB
 """Stored bytes that are read and decoded at once."""
 _PIECE_ROWS = 1 << 19
-"""Rows, likewise: few bytes may hold many."""
+"""Rows that are decoded at once: few bytes may hold many."""
 
 
 def find_leaf(metadata: FileMetadata, column: str | tuple[str, ...]) -> Leaf:
-    """The leaf that a name or dotted path means, or a path given name by name; of what a dotted path may mean a top-level
-    name wins over a field, and of several the longest.
+    """Return the leaf that a name, a dotted path or a tuple of names means; a top-level name wins over a field of a struct.
 
     Raises
     ------
     ColumnNotFoundError
-        There is none.
+        There is no such column.
     SchemaMismatchError
-        It is not one value a row: a struct as a whole, or something inside a list. Or there are several of that name.
+        The column does not have one value per row, being a struct or inside a list, or there are several of that name.
     """
     schema = metadata.schema
     if isinstance(column, str):
@@ -74,7 +73,7 @@ def find_leaf(metadata: FileMetadata, column: str | tuple[str, ...]) -> Leaf:
 
 
 def _refuse_namesakes(metadata: FileMetadata, path: tuple[str, ...]) -> None:
-    """As scans do: an index of one of them would be of no use."""
+    """Refuse columns of the same name, as scans do: nothing could use the index."""
     for depth in range(1, len(path) + 1):
         name = path[:depth]
         alike = [leaf for leaf in metadata.schema.leaves if leaf.path[:depth] == name]
@@ -85,12 +84,12 @@ def _refuse_namesakes(metadata: FileMetadata, path: tuple[str, ...]) -> None:
 
 
 def flat_leaf(leaf: Leaf) -> bool:
-    """Whether the column has one value a row."""
+    """Return whether a column has one value per row."""
     return leaf.max_repetition == 0
 
 
 def whole_chunk(source: Source, metadata: FileMetadata, at: At) -> ChunkPages:
-    """A chunk read as it stands in the file, its pages not known one by one."""
+    """Read a chunk as a whole."""
     chunks = metadata.chunks
     [data] = source.read([(int(chunks.start[at]), int(chunks.end[at]))])
     return ChunkPages(
@@ -106,12 +105,12 @@ def whole_chunk(source: Source, metadata: FileMetadata, at: At) -> ChunkPages:
 
 
 class Texts(enum.Enum):
-    """How text and binary columns come out."""
+    """How text and binary columns are decoded."""
 
     PLAIN = "plain"
-    """As a scan has them."""
+    """As a scan decodes them."""
     CODED = "coded"
-    """As dictionary arrays where the file has them so, which spares making and comparing every value."""
+    """As dictionary arrays if the file has dictionaries, which spares making and comparing every value."""
 
 
 class ColumnValues:
@@ -142,20 +141,19 @@ class ColumnValues:
 
     @property
     def type(self) -> pa.DataType:
-        """Of the arrays."""
+        """The type of the arrays."""
         found = self.arrow_schema.field(0).type
         for name in self.leaf.path[1:]:
             found = found.field(name).type
         return pa.dictionary(pa.int32(), found) if self.coded else found
 
     def read_runs(self, group: int, index: OffsetIndex | None) -> Iterator[ChunkValues]:
-        """All values of one row group in order, a bounded run of whole pages at a time; all at once where the pages are
-        not known.
+        """Yield the values of one row group in order, a bounded run of whole pages at a time; all at once without an index.
 
         Raises
         ------
         MemoryLimitError
-            A run is more than `options.memory_limit`.
+            A run exceeds `options.memory_limit`.
         """
         num_rows = int(self.metadata.group_rows[group])
         if not num_rows:
@@ -175,12 +173,12 @@ class ColumnValues:
             yield self._decode(group, pages, first, last, pages.first_rows - first)
 
     def _cuts(self, index: OffsetIndex, at: At) -> list[int]:
-        """Pages to cut at: by stored bytes, or by what they are expected to decode to, and by rows."""
+        """Return the pages at which to cut: by stored bytes, or the bytes that they probably decode to, and by rows."""
         chunks = self.metadata.chunks
         expansion = max(1.0, int(chunks.uncompressed[at]) / max(1, int(chunks.compressed[at])) / 4)
         most = max(1, min(_PIECE_BYTES, self.options.memory_limit // 8))
-        turns = (np.cumsum(index.size) * expansion // most).astype(np.int64) + index.first_row // _PIECE_ROWS
-        return [0, *(np.flatnonzero(np.diff(turns)) + 1).tolist(), index.num_pages]
+        pieces = (np.cumsum(index.size) * expansion // most).astype(np.int64) + index.first_row // _PIECE_ROWS
+        return [0, *(np.flatnonzero(np.diff(pieces)) + 1).tolist(), index.num_pages]
 
     def _pages(
         self, index: OffsetIndex, lo: int, hi: int, dictionary: memoryview | None, at: At, num_rows: int
@@ -218,32 +216,30 @@ class ColumnValues:
                 verify_checksums=self.options.verify_checksums,
             )
         except SchemaMismatchError as error:
-            # Whatever a scan may do about it.
             error.hint = "indexes tell nanoseconds of INT96: give this column none"
             raise
         parts = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
         if self.coded:
-            # Of a chunk that falls back to another encoding some runs come as indices, and some as texts.
-            dug = [_as_dictionary(part) for part in parts]
+            # If a chunk falls back to another encoding, some runs are dictionary arrays, and some are not.
+            fields = [_as_dictionary(part) for part in parts]
         else:
-            dug = [_dig(part, self.leaf.path[1:]) for part in parts]
-        if sum(part.nbytes for part in dug) > self.options.memory_limit:
+            fields = [_field_of(part, self.leaf.path[1:]) for part in parts]
+        if sum(part.nbytes for part in fields) > self.options.memory_limit:
             raise MemoryLimitError(
                 f"the column's values come to more than {self.options.memory_limit} bytes",
                 path=self.source.name,
                 place=f"row group {group}, column {'.'.join(self.leaf.path)}",
                 hint="raise options.memory_limit, or write smaller pages",
             )
-        return ChunkValues(join_parts(dug) if dug else pa.nulls(0, self.type), first_rows, stop - start)
+        return ChunkValues(join_parts(fields) if fields else pa.nulls(0, self.type), first_rows, stop - start)
 
 
 def _as_dictionary(array: pa.Array) -> pa.Array:
-    """Texts as a dictionary array, which is what they are already where their pages name entries of one."""
     return array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
 
 
-def _dig(array: pa.Array, path: tuple[str, ...]) -> pa.Array:
-    """A field of structs, null where any of them is."""
+def _field_of(array: pa.Array, path: tuple[str, ...]) -> pa.Array:
+    """Return a field of nested structs, null wherever one of them is."""
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage if path else array
     for name in path:
@@ -252,7 +248,7 @@ def _dig(array: pa.Array, path: tuple[str, ...]) -> pa.Array:
 
 
 def join_parts(parts: Sequence[pa.Array]) -> pa.Array:
-    """One array; where 32-bit offsets cannot hold it, of the large type."""
+    """Join arrays to one; of the large type if 32-bit offsets cannot hold it."""
     if len(parts) == 1:
         return parts[0]
     kind = parts[0].type

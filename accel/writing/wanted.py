@@ -1,4 +1,4 @@
-"""What `indexes=` asks for: which kinds of index, over which columns, at which level."""
+"""The argument `indexes=`: which kinds of index, of which columns, at which level."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from accel.writing.values import find_leaf
 __all__ = ["IDX1", "Indexes", "WantedIndex", "read_wanted"]
 
 IDX1 = "idx1"
-"""The DataFusion example's list of distinct values, found by the footer key `distinct_index_offset`."""
+"""The list of distinct values of DataFusion's example, found by the footer key `distinct_index_offset`."""
 
 Indexes = Mapping[str, Any]
-"""Column -> one index or a list of them; each a kind's name, a kind, or a pair of either and a level. Instead of a
-column: a list of columns, expressions and tuples ("a, lower(s), (a, b)") for kinds that are of several, or "*" for kinds
-that name their columns themselves. A level is spelt with a space or, as on the command line, with a hyphen."""
+"""Column -> one index or a list of them; each is the name of a kind, a kind, or a pair of either and a level. In place of
+a column, a list of columns, expressions and tuples ("a, lower(s), (a, b)") is for kinds of several columns, and "*" for
+kinds that name their columns. A level is spelt with a space or, as on the command line, with a hyphen."""
 
 _BY_DEFAULT = (Level.PAGE, Level.ROW_RANGE, Level.ROW_GROUP, Level.FILE)
 _ITSELF = "*"
@@ -33,47 +33,48 @@ class WantedIndex:
 
     column: str
     leaf: Leaf
-    """Of an index of several columns, the one whose pages are its units."""
+    """The column; for an index of several columns, the one whose pages are its units."""
     kind: IndexKind | None
     """None for IDX1."""
     level: Level
     leaves: tuple[Leaf, ...] = ()
-    """The columns that an index of several is made of, in the order of the kind's `inputs`; empty for others."""
+    """The columns of an index of several, in the order of the kind's `inputs`; empty for others."""
 
     @property
     def kind_name(self) -> str:
+        """The name of the kind, "idx1" for IDX1."""
         return IDX1 if self.kind is None else self.kind.name
 
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """What an index is asked for."""
+    """A key of `indexes=`: a column, a list or "*"."""
 
     text: str
     leaf: Leaf | None
     """The column, if it is one."""
-    members: tuple[str, ...]
-    """The list, if it is one."""
+    members: tuple[str, ...] = ()
+    """The members, if it is a list."""
 
 
 def read_wanted(indexes: Indexes, metadata: FileMetadata) -> tuple[WantedIndex, ...]:
-    """Find columns and kinds.
+    """Find the columns and kinds that `indexes=` names.
 
     Raises
     ------
     ColumnNotFoundError, SchemaMismatchError
-        A column is not there, or is not one value a row.
+        A column does not exist, or does not have one value per row.
     TypeError, ValueError
-        This is no mapping; a kind is not known, or has not the level that is asked for; IDX1 twice.
+        The argument is no mapping; a kind does not exist, or lacks the level; there is an index, or IDX1, twice.
     """
     if not isinstance(indexes, Mapping):
         raise TypeError('indexes= maps columns to kinds: {"category": "distinct"}')
     wanted = []
-    for column, asked in indexes.items():
+    for column, given in indexes.items():
         if not isinstance(column, str):
             raise TypeError(f"indexes= names a column by text, not by {column!r:.80}")
         key = _read_key(column, metadata)
-        for kind, level in _each(asked):
+        for kind, level in _each(given):
             wanted.append(_one(key, kind, level, metadata))
     if sum(index.kind is None for index in wanted) > 1:
         raise ValueError("a file can hold one idx1 index")
@@ -88,28 +89,28 @@ def read_wanted(indexes: Indexes, metadata: FileMetadata) -> tuple[WantedIndex, 
 
 def _read_key(column: str, metadata: FileMetadata) -> _Key:
     try:
-        return _Key(column, find_leaf(metadata, column), ())
+        return _Key(column, find_leaf(metadata, column))
     except ColumnNotFoundError:
         if column.strip() == _ITSELF:
-            return _Key(column, None, ())
+            return _Key(column, None)
         if not set(column) & set('(,"'):
             raise
     return _Key(column, None, split_members(column))
 
 
-def _each(asked: Any) -> Iterator[tuple[Any, Level | None]]:
-    level = _level_named(asked[1]) if isinstance(asked, tuple) and len(asked) == 2 else None
+def _each(given: Any) -> Iterator[tuple[Any, Level | None]]:
+    level = _level_named(given[1]) if isinstance(given, tuple) and len(given) == 2 else None
     if level is not None:
-        yield asked[0], level
-    elif isinstance(asked, Sequence) and not isinstance(asked, str):
-        for one in asked:
+        yield given[0], level
+    elif isinstance(given, Sequence) and not isinstance(given, str):
+        for one in given:
             yield from _each(one)
     else:
-        yield asked, None
+        yield given, None
 
 
 def _level_named(value: Any) -> Level | None:
-    """The level that the second of a pair names; None where that is another index."""
+    """Return the level that the second of a pair names; None if it names another index."""
     if not isinstance(value, str):
         return None
     spelt = value.replace("-", " ")
@@ -120,14 +121,14 @@ def _level_named(value: Any) -> Level | None:
     return None
 
 
-def _one(key: _Key, asked: Any, level: Level | None, metadata: FileMetadata) -> WantedIndex:
-    if asked == IDX1:
+def _one(key: _Key, given: Any, level: Level | None, metadata: FileMetadata) -> WantedIndex:
+    if given == IDX1:
         if level not in (None, Level.FILE):
             raise ValueError("idx1 is an index of the whole file")
         if key.leaf is None:
             raise ValueError(f"idx1 is of one column, not of {key.text!r}")
         return WantedIndex(key.text, key.leaf, None, Level.FILE)
-    kind = _kind(asked)
+    kind = _kind(given)
     chosen = _level(kind, level)
     over: Any = kind
     if key.members:
@@ -149,7 +150,7 @@ def _one(key: _Key, asked: Any, level: Level | None, metadata: FileMetadata) -> 
 
 def _level(kind: IndexKind, level: Level | None) -> Level:
     if level is None:
-        chosen = next((known for known in _BY_DEFAULT if known in kind.levels), None)
+        chosen = next((each for each in _BY_DEFAULT if each in kind.levels), None)
         if chosen is None:
             raise AccelError(f"index kind {kind.name} has no level")
         return chosen
@@ -159,7 +160,7 @@ def _level(kind: IndexKind, level: Level | None) -> Level:
     return level
 
 
-def _kind(asked: Any) -> IndexKind:
-    if not isinstance(asked, str) and (isinstance(asked, type) or not isinstance(asked, IndexKind)):
-        raise TypeError(f"{asked!r} is no index kind: give its name, or an object of its class")
-    return make_kind(asked)
+def _kind(given: Any) -> IndexKind:
+    if not isinstance(given, str) and (isinstance(given, type) or not isinstance(given, IndexKind)):
+        raise TypeError(f"{given!r} is no index kind: give its name, or an object of its class")
+    return make_kind(given)

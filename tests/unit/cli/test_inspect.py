@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import random
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,12 @@ def inspect(path: Path, capsys: pytest.CaptureFixture[str], *more: str) -> dict[
     assert main(["inspect", str(path), "--json", *more]) == 0
     out, err = capsys.readouterr()
     assert err == ""
-    told: dict[str, Any] = json.loads(out)
-    return told
+    printed: dict[str, Any] = json.loads(out)
+    return printed
 
 
-def column(told: dict[str, Any], name: str) -> dict[str, Any]:
-    return next(c for c in told["columns"] if c["name"] == name)
+def column(printed: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(c for c in printed["columns"] if c["name"] == name)
 
 
 def test_the_layout_is_what_pyarrow_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,10 +45,10 @@ def test_the_layout_is_what_pyarrow_says(tmp_path: Path, capsys: pytest.CaptureF
     path.write_bytes(
         write_file(table, Layout(group_rows=400, page_rows=100, codec="snappy", dictionary=["s"]))
     )
-    told = inspect(path, capsys)
+    printed = inspect(path, capsys)
     truth = pq.ParquetFile(path).metadata
     assert {
-        key: told[key] for key in ("url", "size", "rows", "created_by", "version", "sorting", "advice")
+        key: printed[key] for key in ("url", "size", "rows", "created_by", "version", "sorting", "advice")
     } == {
         "url": str(path),
         "size": path.stat().st_size,
@@ -57,19 +58,19 @@ def test_the_layout_is_what_pyarrow_says(tmp_path: Path, capsys: pytest.CaptureF
         "sorting": [],
         "advice": [],
     }
-    assert told["footer_bytes"] == truth.serialized_size + 8
-    assert told["tail_bytes"] == told["footer_bytes"] + told["index_bytes"]
-    assert told["key_value"].keys() == {"ARROW:schema"}
-    assert [group["rows"] for group in told["row_groups"]] == [400, 400, 200]
+    assert printed["footer_bytes"] == truth.serialized_size + 8
+    assert printed["tail_bytes"] == printed["footer_bytes"] + printed["index_bytes"]
+    assert printed["key_value"].keys() == {"ARROW:schema"}
+    assert [group["rows"] for group in printed["row_groups"]] == [400, 400, 200]
     chunks = [[truth.row_group(g).column(c) for g in range(3)] for c in range(4)]
-    assert [c["compressed"] for c in told["columns"]] == [
+    assert [c["compressed"] for c in printed["columns"]] == [
         sum(x.total_compressed_size for x in cs) for cs in chunks
     ]
-    assert [c["uncompressed"] for c in told["columns"]] == [
+    assert [c["uncompressed"] for c in printed["columns"]] == [
         sum(x.total_uncompressed_size for x in cs) for cs in chunks
     ]
     shown = ("name", "physical", "type", "codecs", "encodings", "pages", "nulls", "min", "max", "order")
-    assert [[c[key] for key in shown] for c in told["columns"]] == [
+    assert [[c[key] for key in shown] for c in printed["columns"]] == [
         ["id", "INT64", "int64", ["SNAPPY"], ["PLAIN"], 10, 0, "0", "999", "ascending"],
         ["s", "BYTE_ARRAY", "string", ["SNAPPY"], ["RLE_DICTIONARY"], 10, 100, "s01", "s49", "scattered"],
         ["st.x", "DOUBLE", "double", ["SNAPPY"], ["PLAIN"], 10, 0, "1.0", "1000.0", "descending"],
@@ -105,8 +106,8 @@ def test_the_least_and_greatest_values(
 ) -> None:
     path = tmp_path / "f.parquet"
     pq.write_table(pa.Table.from_arrays([values], names=["x"]), path)
-    told = inspect(path, capsys)["columns"][0]
-    assert (told["min"], told["max"]) == (low, high)
+    printed = inspect(path, capsys)["columns"][0]
+    assert (printed["min"], printed["max"]) == (low, high)
 
 
 @pytest.mark.parametrize(
@@ -204,8 +205,8 @@ def test_advice(
 ) -> None:
     path = tmp_path / "f.parquet"
     pq.write_table(table, path, **keywords)
-    told = inspect(path, capsys)["advice"]
-    assert [line[: len(start)] for line, start in zip(told, advice, strict=True)] == advice
+    printed = inspect(path, capsys)["advice"]
+    assert [line[: len(start)] for line, start in zip(printed, advice, strict=True)] == advice
 
 
 def test_a_good_file_needs_no_advice(
@@ -230,9 +231,9 @@ def test_int96(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         use_deprecated_int96_timestamps=True,
         use_dictionary=False,
     )
-    told = inspect(path, capsys)
-    assert (told["columns"][0]["physical"], told["columns"][0]["min"]) == ("INT96", None)
-    assert told["advice"][-1].startswith("at stored as INT96, which has no usable statistics: ")
+    printed = inspect(path, capsys)
+    assert (printed["columns"][0]["physical"], printed["columns"][0]["min"]) == ("INT96", None)
+    assert printed["advice"][-1].startswith("at stored as INT96, which has no usable statistics: ")
 
 
 def test_a_directory_and_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -253,8 +254,8 @@ def test_a_directory_and_what_is_printed(tmp_path: Path, capsys: pytest.CaptureF
 def test_a_file_without_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "f.parquet"
     pq.write_table(pa.Table.from_arrays([pa.array([], pa.int8())], names=["a"]), path)
-    told = inspect(path, capsys)
-    assert (told["rows"], told["advice"], column(told, "a")["min"]) == (0, [], None)
+    printed = inspect(path, capsys)
+    assert (printed["rows"], printed["advice"], column(printed, "a")["min"]) == (0, [], None)
     assert main(["inspect", str(path)]) == 0
     assert "nothing to advise" in capsys.readouterr().out
 
@@ -282,9 +283,14 @@ def test_embedded_indexes_are_told(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["inspect", str(tmp_path / "f.parquet")]) == 0
     assert "distinct of city by page" in capsys.readouterr().out
     assert main(["inspect", "--json", str(tmp_path / "f.parquet")]) == 0
-    (told,) = json.loads(capsys.readouterr().out)["embedded"]
-    assert (told["kind"], told["column"], told["level"], told["count"]) == ("distinct", "city", "page", 1)
-    assert told["bytes"] > 0
+    (printed,) = json.loads(capsys.readouterr().out)["embedded"]
+    assert (printed["kind"], printed["column"], printed["level"], printed["count"]) == (
+        "distinct",
+        "city",
+        "page",
+        1,
+    )
+    assert printed["bytes"] > 0
 
 
 def test_embedded_indexes_of_another_file_are_told(
@@ -298,3 +304,31 @@ def test_embedded_indexes_of_another_file_are_told(
     assert main(["inspect", str(path)]) == 0
     reason = "the indexes were made for another file (the file was rewritten since; embed them again)"
     assert capsys.readouterr().err == f"accel: warning: {path}, footer key accel.indexes: {reason}\n"
+
+
+# `accel inspect` over damaged files: it tells what it can or what is wrong, and never breaks.
+def test_flipped_bytes_and_cut_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = pa.Table.from_arrays(
+        [pa.array(range(300)), pa.array([f"s{i}" for i in range(300)]), pa.array([[i] for i in range(300)])],
+        names=["a", "b", "c"],
+    )
+    whole = write_file(table, Layout(group_rows=100, page_rows=20))
+    random_bytes = random.Random(20261121)
+    path = tmp_path / "f.parquet"
+    statuses = []
+    for number in range(250):
+        data = bytearray(whole)
+        # The end of the file is where its metadata is.
+        for _ in range(random_bytes.randint(1, 4)):
+            data[-random_bytes.randint(1, 6000) % len(data)] = random_bytes.randrange(256)
+        if number % 5 == 0:
+            del data[random_bytes.randrange(len(data)) :]
+        path.write_bytes(data)
+        status = main(["inspect", str(path), *(["--json"] if number % 2 else ["--row-groups"])])
+        out, err = capsys.readouterr()
+        statuses.append(status)
+        assert status in (0, 1), (number, err)
+        assert (status == 1) == err.startswith("accel: error: "), (number, err)
+        assert bool(out) == (status == 0), number
+        assert "\x1b" not in out + err
+    assert {0, 1} == set(statuses)

@@ -28,7 +28,7 @@ from accel.format.page_index import parse_column_index, parse_offset_index
 from accel.options import Options
 from accel.ranges import ByteRange, Suffix
 from accel.writing import EmbedProgress, embed, embed_async, source
-from accel.writing.tail import PageIndexPlaces, edit_footer
+from accel.writing.tail import edit_footer
 from tests.unit.writing.files import metadata_of, read_all, read_bytes, sample, write
 
 
@@ -68,7 +68,7 @@ def without_page_index(path: str) -> None:
     """The same file, as if its writer had made none."""
     metadata = metadata_of(path)
     none = np.full(metadata.chunks.start.shape, -1, np.int64)
-    footer = edit_footer(metadata.footer, places=PageIndexPlaces(none, none, none, none), key_value={})
+    footer = edit_footer(metadata.footer, places=np.stack([none] * 4), key_value={})
     data = Path(path).read_bytes()[: int(metadata.chunks.end.max())]
     Path(path).write_bytes(data + footer + len(footer).to_bytes(4, "little") + b"PAR1")
 
@@ -205,10 +205,10 @@ def test_a_change_meanwhile_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_progress_is_told_and_may_end_it(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet")
     before = Path(path).read_bytes()
-    told: list[EmbedProgress] = []
-    report = embed(path, tmp_path / "b.parquet", indexes={}, progress=told.append)
-    assert [p.stage for p in told] == sorted((p.stage for p in told), key=["index", "copy"].index)
-    assert (told[-1].done, told[-1].total) == (report.size_after, report.size_after)
+    calls: list[EmbedProgress] = []
+    report = embed(path, tmp_path / "b.parquet", indexes={}, progress=calls.append)
+    assert [p.stage for p in calls] == sorted((p.stage for p in calls), key=["index", "copy"].index)
+    assert (calls[-1].done, calls[-1].total) == (report.size_after, report.size_after)
 
     def stop(now: EmbedProgress) -> None:
         if now.stage == "copy":

@@ -43,17 +43,17 @@ def test_a_large_object_is_streamed_in_parts(bucket: str, store: S3Store, s3_opt
     sink = io.BytesIO()
     pq.write_table(large(), sink, use_dictionary=False, compression="none")
     obstore.put(store, "a.parquet", sink.getvalue())
-    told: list[EmbedProgress] = []
+    calls: list[EmbedProgress] = []
     report = embed(
         f"s3://{bucket}/a.parquet", f"s3://{bucket}/b.parquet", indexes={},
-        storage_options=s3_options, progress=told.append,
+        storage_options=s3_options, progress=calls.append,
     )  # fmt: skip
     meta = obstore.head(store, "b.parquet")
     assert meta["size"] == report.size_after > 16 * 1024 * 1024
     etag = (meta["e_tag"] or "").strip('"')
     assert etag.endswith(f"-{-(-report.size_after // (8 * 1024 * 1024))}")  # S3's mark of an object in parts
     assert read_bytes(get(store, "b.parquet")).equals(large())
-    assert told[-1].done == report.size_after
+    assert calls[-1].done == report.size_after
 
 
 def test_in_place_is_conditional(bucket: str, store: S3Store, s3_options: dict[str, str]) -> None:

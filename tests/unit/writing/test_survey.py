@@ -8,6 +8,7 @@ import pytest
 from accel.options import Options
 from accel.writing.original import open_original
 from accel.writing.scratch import Scratch
+from accel.writing.source import BufferedSource
 from accel.writing.survey import Survey
 from accel.writing.wanted import read_wanted
 from tests.unit.writing.files import sample, write
@@ -39,15 +40,15 @@ def test_a_far_file_without_page_index_is_read_once(tmp_path: Path) -> None:
     chunks = original.metadata.chunks
     wanted = read_wanted({"category": ["distinct", "idx1"], "id": "bitmap"}, original.metadata)
     source.reads.clear()
-    told: list[int] = []
+    noted: list[int] = []
     survey = Survey(original, wanted, options=Options(), scratch=Scratch())
-    pages, built = survey.run(told.append)
+    pages, built = survey.run(noted.append)
     assert len(built) == 7
     assert pages.added == chunks.start.size
     assert sorted(source.reads) == sorted(
         zip(chunks.start.ravel().tolist(), chunks.end.ravel().tolist(), strict=True)
     )
-    assert sum(told) == survey.stored_bytes() == int(chunks.compressed.sum())
+    assert sum(noted) == survey.stored_bytes() == int(chunks.compressed.sum())
 
 
 def test_chunks_too_long_to_hold_are_read_for_their_headers_and_for_their_pages(tmp_path: Path) -> None:
@@ -72,3 +73,27 @@ def test_what_needs_nothing_is_not_looked_at(tmp_path: Path, known: bool) -> Non
     survey.run(lambda count: None)
     assert (source.reads == []) is known
     assert (survey.stored_bytes() == 0) is known
+
+
+def test_a_stretch_in_memory_is_read_once() -> None:
+    far = Far(bytes(range(100)))
+    source = BufferedSource(far, capacity=50)
+    assert (source.name, source.size, source.window) == (far.name, 100, far.window)
+    source.fill(20, 60)
+    assert [bytes(data) for data in source.read([(20, 22), (58, 60), (30, 30)])] == [b"\x14\x15", b":;", b""]
+    assert far.reads == [(20, 60)]
+    # If one range is outside, all are read from the source.
+    assert [bytes(data) for data in source.read([(20, 21), (60, 61)])] == [b"\x14", b"<"]
+    assert far.reads[1:] == [(20, 21), (60, 61)]
+    source.release()
+    source.read([(20, 21)])
+    assert far.reads[3:] == [(20, 21)]
+
+
+def test_a_stretch_beyond_the_capacity_is_not_read() -> None:
+    far = Far(bytes(100))
+    source = BufferedSource(far, capacity=50)
+    source.fill(0, 51)
+    source.fill(5, 5)
+    assert far.reads == []
+    assert source.read([]) == []

@@ -100,9 +100,9 @@ def test_inspect_says_so_too(
 
 def test_the_command_says_so_once(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["embed", str(file), "--index", "different=distinct", "--dry-run"]) == 0
-    said = capsys.readouterr().err
+    printed = capsys.readouterr().err
     where = "rules nothing out in 2 of 2 row groups"
-    assert said == f"accel: warning: {file}: the distinct index of different {where}: {TOO_MANY}\n"
+    assert printed == f"accel: warning: {file}: the distinct index of different {where}: {TOO_MANY}\n"
 
 
 def test_every_way_to_write_one_warns(tmp_path: Path, file: Path) -> None:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -7,13 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import accel
 from accel.errors import AccelError, MemoryLimitError, SchemaMismatchError
+from accel.format.embedded import parse_toc
+from accel.format.footer import parse_footer
 from accel.indexes import Bitmap, Bloom, Distinct, Ngram, Sketch, Zonemap
 from accel.indexes.kind import ChunkValues, IndexKind, Level
 from accel.options import Options
-from accel.writing.index_building import BuiltIndex
+from accel.testing import Layout, write_file
+from accel.writing.index_building import MANY_GROUPS, BuiltIndex, TimedBuilder
 from accel.writing.original import open_original
-from accel.writing.scratch import Scratch
+from accel.writing.scratch import Scratch, ScratchBytes
 from accel.writing.survey import Survey
 from accel.writing.values import ColumnValues
 from accel.writing.wanted import read_wanted
@@ -22,7 +29,7 @@ from tests.unit.writing.files import as_source, read_all, sample, write
 
 def build(path: str | Path, indexes: Any, **options: Any) -> list[tuple[BuiltIndex, bytes]]:
     source = as_source(path)
-    chosen, scratch = Options(**options), Scratch(most_held=100)
+    chosen, scratch = Options(**options), Scratch(memory_bytes=100)
     try:
         original = open_original(source, options=chosen)
         wanted = read_wanted(indexes, original.metadata)
@@ -232,3 +239,140 @@ def test_several_columns_arrive_as_structs(tmp_path: Path) -> None:
             found = list(zip(first.to_pylist(), second.to_pylist(), strict=True))
             assert found in [truth[start : start + 1000] for start in (0, 1000, 2000)]
             assert chunk.first_rows.tolist() == list(range(0, 1000, 128)), level
+
+
+def chunk(value: int) -> ChunkValues:
+    return ChunkValues(pa.array([value]), np.zeros(1, np.int64), 1)
+
+
+class Sum(IndexKind):
+    name = "sum"
+    levels = frozenset(Level)
+    most = 99
+    """Chunks that it takes."""
+
+    def build(self, chunks: Iterable[ChunkValues], *, level: Level) -> bytes:
+        total = 0
+        for count, each in enumerate(chunks):
+            total += each.array[0].as_py()
+            if total == 13:
+                raise RuntimeError("thirteen")
+            if count + 1 == self.most:
+                break
+        return str(total).encode()
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("accel-index")]
+
+
+@pytest.mark.parametrize("level", [Level.FILE, Level.PAGE])
+def test_a_kind_without_a_builder(level: Level) -> None:
+    builder = TimedBuilder(Sum(), level)
+    for value in (1, 2, 3):
+        builder.add(chunk(value))
+    assert builder.finish() == b"6"
+    builder.close()
+    assert threads() == []
+
+
+def test_one_that_stops_early_is_given_no_more() -> None:
+    kind = Sum()
+    kind.most = 2  # type: ignore[misc]
+    builder = TimedBuilder(kind, Level.FILE)
+    for value in (1, 2, 3, 4):
+        builder.add(chunk(value))
+    assert builder.finish() == b"3"
+
+
+def test_one_that_asks_for_nothing() -> None:
+    class Nothing(Sum):
+        def build(self, chunks: Any, *, level: Level) -> bytes:
+            return b"nothing"
+
+    builder = TimedBuilder(Nothing(), Level.FILE)
+    builder.add(chunk(1))
+    assert builder.finish() == b"nothing"
+
+
+def test_one_that_fails() -> None:
+    builder = TimedBuilder(Sum(), Level.FILE)
+    builder.add(chunk(13))
+    builder.add(chunk(1))
+    with pytest.raises(RuntimeError, match="thirteen"):
+        builder.finish()
+    assert threads() == []
+
+
+def test_one_that_is_left_half_way() -> None:
+    builder = TimedBuilder(Sum(), Level.FILE)
+    builder.add(chunk(1))
+    assert len(threads()) == 1
+    builder.close()
+    assert threads() == []
+
+
+def test_seconds_are_those_of_the_kind_alone() -> None:
+    class Slow(Sum):
+        def build(self, chunks: Any, *, level: Level) -> bytes:
+            for _ in chunks:
+                until = time.thread_time() + 0.02
+                while time.thread_time() < until:
+                    pass
+            return b""
+
+    for level in (Level.FILE, Level.PAGE):
+        builder = TimedBuilder(Slow(), level)
+        for value in range(3):
+            builder.add(chunk(value))
+        time.sleep(0.05)
+        builder.finish()
+        assert 0.05 < builder.seconds < 0.5
+
+
+# Indexes of many row groups joined to one.
+PAGE, PAGES = 50, 4
+
+
+def rows(groups: int) -> pa.Table:
+    count = groups * PAGE * PAGES
+    keys = np.random.default_rng(5).permutation(count)
+    return pa.Table.from_arrays([pa.array(keys), pa.array(keys % 7)], names=["key", "few"])
+
+
+def entries(path: Path) -> list[tuple[str, int, str, int, int]]:
+    data = path.read_bytes()
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    toc = parse_toc(parse_footer(data[start:-8], file_size=len(data), footer_start=start))
+    assert toc is not None
+    return [(e.kind, e.version, e.level, e.row_group, e.units) for e in toc.entries]
+
+
+@pytest.mark.parametrize("groups", [1, MANY_GROUPS - 1, MANY_GROUPS, 9])
+def test_many_row_groups_have_one_bitmap(tmp_path: Path, groups: int) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(write_file(rows(groups), Layout(group_rows=PAGE * PAGES, page_rows=PAGE)))
+    report = accel.embed(str(path), str(path), indexes={"key": ["bitmap", "bloom"], "few": "distinct"})
+    each = [(group, PAGES) for group in range(groups)]
+    bitmaps = [("bitmap", 1, "page", *one) for one in each]
+    if groups >= MANY_GROUPS:
+        bitmaps = [("bitmap", 2, "page", -1, groups * PAGES)]
+    others = [
+        (kind, version, "page", *one) for kind, version in (("bloom", 2), ("distinct", 1)) for one in each
+    ]
+    assert entries(path) == bitmaps + others
+    index = report.indexes[0]
+    assert (index.count, index.units) == (len(bitmaps), groups * PAGES)
+    # Embedded once more, from what is there.
+    accel.embed(str(path), str(path), indexes={"key": "bitmap"})
+    assert entries(path) == bitmaps
+
+
+def test_pieces_are_one_after_the_other() -> None:
+    scratch = Scratch(memory_bytes=4)
+    joined = ScratchBytes.joined(
+        [scratch.store(b"abc"), scratch.store(b"defg"), ScratchBytes.joined([scratch.store(b"h")])]
+    )
+    assert (joined.length, joined.read(), joined.read(2, 5)) == (8, b"abcdefgh", b"cde")
+    assert list(joined.pieces()) == [b"abc", b"defg", b"h"]
+    assert scratch.store(b"0123456789").read(3, 6) == b"345"
