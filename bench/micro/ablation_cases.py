@@ -176,15 +176,28 @@ def _at_once(size: Size) -> Run:
     return run
 
 
-def _wide_filter(slow: bool, size: Size) -> Run:
-    objects, kept = {KEY: _flights(size)}, accel.Cache()
-    store = LatencyStore(DictStore(objects), bandwidth=SLOW_BANDWIDTH) if slow else _far(objects)
+def _wide_filter(size: Size) -> Run:
+    store, kept = _far({KEY: _flights(size)}), accel.Cache()
 
     def run(number: int) -> Answer:
         kept.byte_tier.clear()
         return _scan(KEY, f"flight = {1 + number % 8_000}", None, store=store, cache=kept)
 
     for number in (8_001, 8_002):
+        run(number)
+    return run
+
+
+def _slow_network(size: Size) -> Run:
+    """Few rows that only their values tell, so pages of the other columns need not be fetched."""
+    objects, kept = {KEY: _bench_file(size, "zstd")}, accel.Cache()
+    store = LatencyStore(DictStore(objects), bandwidth=SLOW_BANDWIDTH)
+
+    def run(number: int) -> Answer:
+        kept.byte_tier.clear()
+        return _scan(KEY, f"value > {4.2 + number % 100 / 1_000}", COLUMNS, store=store, cache=kept)
+
+    for number in (98, 99):
         run(number)
     return run
 
@@ -236,6 +249,35 @@ def _repeated(size: Size) -> Run:
     return run
 
 
+def _same_pages(size: Size) -> Run:
+    """New keys whose pages were read before."""
+    store, kept = _far({KEY: _bench_file(size, "zstd")}), accel.Cache()
+
+    def run(number: int) -> Answer:
+        keys = _keys(number, 5_000, size.lookups)
+        return _all([_scan(KEY, f"key = {key}", COLUMNS, store=store, cache=kept) for key in keys])
+
+    for number in (-1, -2):
+        run(number)
+    return run
+
+
+def _wide_directory(size: Size) -> Run:
+    """The wall clock tells whether the listing is waited for before anything is read."""
+    objects, kept = {f"{FOLDER}{at}.parquet": _wide(size) for at in range(2)}, accel.Cache()
+    store = LatencyStore(DictStore(objects), first_byte=10 * FIRST_BYTE)
+
+    def run(number: int) -> Answer:
+        kept.byte_tier.clear()
+        keys = _keys(number, 400, size.lookups)
+        columns = ["key", "column_7", "column_9"]
+        return _all([_scan(FOLDER, f"key = {key}", columns, store=store, cache=kept) for key in keys])
+
+    for number in (-1, -2):
+        run(number)
+    return run
+
+
 def _cold_lookup(make: Callable[[Size], bytes], columns: Sequence[str], rows: int | None, size: Size) -> Run:
     store = _far({KEY: make(size)})
 
@@ -252,11 +294,12 @@ def _absent(size: Size) -> Run:
     store, kept = _far({KEY: _bench_file(size, "zstd")}), accel.Cache()
 
     def run(number: int) -> Answer:
-        kept.clear()
-        where = f"category = 'category 0500 {number}'"
+        kept.byte_tier.clear()
+        where = f"value = {1 + number / 1_000_003}"
         return _all([_scan(KEY, where, COLUMNS, store=store, cache=kept) for _ in range(2)])
 
-    run(0)
+    for number in (-1, -2):
+        run(number)
     return run
 
 
@@ -265,14 +308,16 @@ CASES: tuple[Case, ...] = (
     Case("warm lookup, snappy", partial(_warm_lookup, "snappy")),
     Case("warm lookup, plain", partial(_warm_lookup, "none")),
     Case("256 lookups at once", _at_once),
-    Case("wide filter", partial(_wide_filter, False)),
-    Case("wide filter, slow network", partial(_wide_filter, True)),
+    Case("wide filter", _wide_filter),
+    Case("few rows, slow network", _slow_network),
     Case("many files, cold", partial(_many_files, False)),
     Case("many files, cached", partial(_many_files, True)),
     Case("full scan, zstd", partial(_full_scan, "zstd")),
     Case("full scan, snappy", partial(_full_scan, "snappy")),
     Case("small row groups", _small_groups),
     Case("repeated lookup", _repeated),
+    Case("lookups in the same pages", _same_pages),
+    Case("lookups in a wide directory", _wide_directory),
     Case("cold lookup", partial(_cold_lookup, partial(_bench_file, codec="zstd"), COLUMNS, None)),
     Case("cold wide footer", partial(_cold_lookup, _wide, ["key", "column_7", "column_9"], 400)),
     Case("absent value", _absent),
