@@ -98,7 +98,6 @@ class UsageError(Exception):
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     from accel import __version__
-    from accel.cli.index import add_index
 
     parser = argparse.ArgumentParser(
         prog="accel",
@@ -113,7 +112,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_explain(commands, shared)
     _add_inspect(commands, shared)
     _add_embed(commands)
-    add_index(commands)
+    _add_index(commands)
     return parser
 
 
@@ -253,6 +252,46 @@ def _add_inspect(commands: Any, shared: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="as JSON, one object a file")
     parser.add_argument("--row-groups", action="store_true", help="list the row groups too")
+
+
+def _add_index(commands: Any) -> None:
+    parser = commands.add_parser(
+        "index",
+        help="build and keep an index outside the files",
+        description="Build and keep an index of a directory of Parquet files: it rules files out before they are opened, "
+        "and has the metadata of the others.",
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    build = _add_index_verb(verbs, "build", "build an index, or bring it up to date", "DIRECTORY")
+    build.add_argument("--to", metavar="INDEX", help="its directory; by default _accel/ in DIRECTORY")
+    build.add_argument(
+        "--columns", "-c", action="append", metavar="A,B", help="the columns that have bounds; by default all"
+    )
+    _add_index_verb(verbs, "refresh", "read the files that are new, drop those that are gone", "INDEX")
+    _add_index_verb(verbs, "compact", "merge the parts of an index into one", "INDEX")
+    vacuum = _add_index_verb(verbs, "vacuum", "remove objects that are of no use any more", "INDEX")
+    vacuum.add_argument(
+        "--grace",
+        type=float,
+        default=24.0,
+        metavar="HOURS",
+        help="how long an object stays that a scan may still read (%(default)s)",
+    )
+    _add_index_verb(verbs, "inspect", "print what an index covers, and how large it is", "INDEX")
+    _add_index_verb(verbs, "verify", "compare an index with the files; 1 where they differ", "INDEX")
+
+
+def _add_index_verb(verbs: Any, name: str, text: str, target: str) -> argparse.ArgumentParser:
+
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        name, help=text, description=f"{text[0].upper()}{text[1:]}."
+    )
+    parser.add_argument("target", metavar=target, help="a URL or path")
+    parser.add_argument("--json", action="store_true", help="print what was done as JSON")
+    _add_setting_options(parser)
+    _add_store_options(parser)
+    _add_message_options(parser)
+    return parser
 
 
 def _add_embed(commands: Any) -> None:

@@ -13,51 +13,7 @@ if TYPE_CHECKING:
     from accel.catalog.building import IndexReport
     from accel.catalog.inspecting import IndexDescription, IndexDifferences
 
-__all__ = ["add_index", "run_index"]
-
-_DAY = 24.0
-
-
-def add_index(commands: Any) -> None:
-    """Tell the parser about it."""
-    parser = commands.add_parser(
-        "index",
-        help="build and keep an index outside the files",
-        description="Build and keep an index of a directory of Parquet files: it rules files out before they are opened, "
-        "and has the metadata of the others.",
-    )
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    build = _add_verb(verbs, "build", "build an index, or bring it up to date", "DIRECTORY")
-    build.add_argument("--to", metavar="INDEX", help="its directory; by default _accel/ in DIRECTORY")
-    build.add_argument(
-        "--columns", "-c", action="append", metavar="A,B", help="the columns that have bounds; by default all"
-    )
-    _add_verb(verbs, "refresh", "read the files that are new, drop those that are gone", "INDEX")
-    _add_verb(verbs, "compact", "merge the parts of an index into one", "INDEX")
-    vacuum = _add_verb(verbs, "vacuum", "remove objects that are of no use any more", "INDEX")
-    vacuum.add_argument(
-        "--grace",
-        type=float,
-        default=_DAY,
-        metavar="HOURS",
-        help="how long an object stays that a scan may still read (%(default)s)",
-    )
-    _add_verb(verbs, "inspect", "print what an index covers, and how large it is", "INDEX")
-    _add_verb(verbs, "verify", "compare an index with the files; 1 where they differ", "INDEX")
-
-
-def _add_verb(verbs: Any, name: str, text: str, target: str) -> argparse.ArgumentParser:
-    from accel.cli.arguments import _add_message_options, _add_setting_options, _add_store_options
-
-    parser: argparse.ArgumentParser = verbs.add_parser(
-        name, help=text, description=f"{text[0].upper()}{text[1:]}."
-    )
-    parser.add_argument("target", metavar=target, help="a URL or path")
-    parser.add_argument("--json", action="store_true", help="print what was done as JSON")
-    add_setting_options(parser)
-    add_store_options(parser)
-    add_message_options(parser)
-    return parser
+__all__ = ["run_index"]
 
 
 def run_index(given: argparse.Namespace) -> int:

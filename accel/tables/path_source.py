@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import pyarrow as pa
 
@@ -58,11 +58,9 @@ class PublishedIndex(Protocol):
 
     def is_cached(self) -> bool:
         """Whether the index was met before: then the source is not read by its last listing, which knows of no index."""
-        ...
 
     async def prune(self, block: FileBlock, head: ObjectEntry, request: SourceRequest) -> FileBlock:
         """Return the block without the files that the index rules out, and with what it knows of the others."""
-        ...
 
 
 class PathSource(FileSource):
