@@ -176,9 +176,9 @@ def _engine(
             from accel.catalog.own_index import OwnIndexSource
 
             return OwnIndexSource(index, os.fspath(spec.source), in_store=store is not None, files=paths)
+        from accel.catalog.objects import home_at
         from accel.catalog.pruning import CatalogPruner
         from accel.catalog.source import CatalogSource, Listing
-        from accel.catalog.verbs import home_at
 
         place = f"{os.fspath(spec.source).rstrip('/')}/{INDEX_NAME}" if index == AUTO else index
         pruner = CatalogPruner(home_at(place, connector, in_store=store is not None), spec, cache=cache)

@@ -10,8 +10,7 @@ from typing import Any
 from accel.catalog.building import CatalogBuilder
 from accel.catalog.describing import BoundsTable, FilesTable
 from accel.catalog.head import CatalogHead, Table
-from accel.catalog.objects import ObjectHome
-from accel.catalog.verbs import home_at
+from accel.catalog.objects import ObjectHome, home_at
 from accel.errors import AccelError
 from accel.metrics import Metrics
 from accel.options import Options, check_options

@@ -6,6 +6,7 @@ an older head finds what it names until `vacuum` removes it.
 
 from __future__ import annotations
 
+import os
 import secrets
 import tempfile
 import time
@@ -30,13 +31,13 @@ from accel.options import MIB, Options
 from accel.planning.opening import open_file
 from accel.planning.read_request import Tail
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
-from accel.store.client import Client
+from accel.store.client import Client, Connector
 from accel.store.fetch import same_etag
 from accel.store.location import Location, parse_url
 from accel.store.range_store import ObjectEntry, Remover, Writer
 from accel.store.threads import WORK
 
-__all__ = ["INLINE_BYTES", "ObjectHome"]
+__all__ = ["INLINE_BYTES", "ObjectHome", "directory_at", "home_at"]
 
 INLINE_BYTES: Final = MIB
 """Bytes of segments that a head holds itself, so that they cost no request."""
@@ -46,6 +47,18 @@ _MOST_HEAD: Final = 256 * MIB
 _GROUP_ROWS: Final = 1 << 20
 _LEVEL: Final = 9
 """Of Zstandard: the tables are written once and read often."""
+
+
+def home_at(index: str | os.PathLike[str], connector: Connector, *, in_store: bool) -> ObjectHome:
+    """Return the home of the index with that URL or path."""
+    location = directory_at(index, in_store=in_store)
+    return ObjectHome(connector.client(location), location)
+
+
+def directory_at(path: str | os.PathLike[str], *, in_store: bool) -> Location:
+    """Return the location of a directory, whether or not its name ends in a slash."""
+    text = os.fspath(path)
+    return parse_url(text if text.endswith("/") else f"{text}/", in_store=in_store)
 
 
 class ObjectHome:

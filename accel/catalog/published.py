@@ -64,7 +64,7 @@ class IndexBesideFiles:
         return await pruner.prune(block, snapshot, pruner.reader(request), request)
 
     def _home(self) -> ObjectHome:
-        from accel.catalog.verbs import home_at
+        from accel.catalog.objects import home_at
 
         path = f"{os.fspath(self._spec.source).rstrip('/')}/{INDEX_NAME}"
         return home_at(path, self._connector, in_store=self._in_store)

@@ -10,21 +10,19 @@ from accel.catalog.building import CatalogBuilder, IndexReport, Progress
 from accel.catalog.describing import column_text
 from accel.catalog.head import CatalogHead
 from accel.catalog.keys import KEYS
-from accel.catalog.objects import ObjectHome
+from accel.catalog.objects import directory_at, home_at
 from accel.catalog.published import INDEX_NAME
 from accel.errors import StoreError
 from accel.options import Options, check_options
 from accel.predicate.expr import column_named
 from accel.store import io_loop
 from accel.store.client import Connector
-from accel.store.location import Location, parse_url
 
 __all__ = [
     "build_index",
     "build_index_async",
     "compact_index",
     "compact_index_async",
-    "home_at",
     "refresh_index",
     "refresh_index_async",
     "vacuum_index",
@@ -33,17 +31,6 @@ __all__ = [
 
 GRACE_SECONDS = 24 * 3600.0
 Path = str | os.PathLike[str]
-
-
-def home_at(index: Path, connector: Connector, *, in_store: bool) -> ObjectHome:
-    """Return the home of the index with that URL or path."""
-    location = _directory(index, in_store=in_store)
-    return ObjectHome(connector.client(location), location)
-
-
-def _directory(path: Path, *, in_store: bool) -> Location:
-    text = os.fspath(path)
-    return parse_url(text if text.endswith("/") else f"{text}/", in_store=in_store)
 
 
 def build_index(
@@ -300,10 +287,10 @@ class _Verb:
         unknown = sorted({str(kind) for kind in kinds.values()} - {KEYS})
         if unknown:
             raise ValueError(f"there is no index of kind {unknown[0]!r} outside the files: there is {KEYS!r}")
-        directory = _directory(source, in_store=self._in_store)
+        directory = directory_at(source, in_store=self._in_store)
         beside = to is None
         index = f"{os.fspath(source).rstrip('/')}/{INDEX_NAME}" if to is None else to
-        if to is not None and _directory(to, in_store=self._in_store) == directory:
+        if to is not None and directory_at(to, in_store=self._in_store) == directory:
             raise StoreError("the index and the files cannot share a directory", path=str(directory))
         head = CatalogHead(
             base="." if beside else directory.url,
