@@ -224,7 +224,7 @@ def plan(
 
     Parameters
     ----------
-    source, where, columns, selection, schema, partitioning, glob, embedded
+    source, where, columns, selection, schema, partitioning, glob, embedded, index, listing
         As for `scan`.
     store, storage_options, cache, options
         As for `scan`.
@@ -289,7 +289,7 @@ async def plan_async(
 
     Parameters
     ----------
-    source, where, columns, selection, schema, partitioning, glob, embedded
+    source, where, columns, selection, schema, partitioning, glob, embedded, index, listing
         As for `scan`.
     store, storage_options, cache, options
         As for `scan`.

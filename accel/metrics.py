@@ -157,7 +157,13 @@ class Metrics:
             self.bytes_by_kind[kind] = self.bytes_by_kind.get(kind, 0) + received
 
     def absorb(self, other: Metrics) -> None:
-        """Count the requests of a scan of an index outside the files, and take over its warnings."""
+        """Count the requests of a scan of an index outside the files, and take over its warnings.
+
+        Parameters
+        ----------
+        other : Metrics
+            The counts of that scan.
+        """
         with self._lock:
             self.requests += other.requests
             self.bytes += other.bytes

@@ -80,15 +80,19 @@ class IndexReport:
     removed: int = 0
     """Files that are gone, or were replaced."""
     unchanged: int = 0
+    """Files that it covered before, in the same version."""
     skipped: Mapping[str, str] = field(default_factory=dict)
     """Files that it does not cover, each with the reason."""
     segments: int = 0
+    """The parts that it consists of."""
     nbytes: int = 0
     """Bytes of all its objects, without the head."""
     deleted: tuple[str, ...] = ()
     """Objects that were removed."""
     requests: int = 0
+    """Requests that the call sent to stores."""
     seconds: float = 0.0
+    """The time that it took."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -91,12 +91,34 @@ class PredicateView:
         return tuple(dict.fromkeys(column.name for column in e.columns_of(self._where)))
 
     def tests(self, column: str | None = None) -> list[Comparison]:
-        """Return the comparisons that every matching row passes, of one column or of all."""
+        """Return the comparisons that every matching row passes.
+
+        Parameters
+        ----------
+        column : str, optional
+            The column of the comparisons; by default all columns.
+
+        Returns
+        -------
+        list of Comparison
+            The operands of the outermost AND that compare a column with a literal.
+        """
         found = [] if self._where is None else list(_tests(self._where))
         return [test for test in found if column is None or test.column == column]
 
     def values(self, column: str) -> list[Any] | None:
-        """Return the only values that a column has in rows that match, by `=` and `IN`; None where any may occur."""
+        """Return the only values that a column has in rows that match, by `=` and `IN`.
+
+        Parameters
+        ----------
+        column : str
+            The name of the column.
+
+        Returns
+        -------
+        list or None
+            Python values; None where any may occur.
+        """
         found: list[Any] | None = None
         for test in self.tests(column):
             if test.op in ("=", "IN"):
@@ -105,7 +127,18 @@ class PredicateView:
         return found
 
     def range(self, column: str) -> tuple[Any, Any]:
-        """Return the least and the greatest value that a column may have in rows that match; None where there is no limit."""
+        """Return the least and the greatest value that a column may have in rows that match.
+
+        Parameters
+        ----------
+        column : str
+            The name of the column.
+
+        Returns
+        -------
+        least, greatest : tuple
+            Python values; None where there is no limit.
+        """
         lower = upper = None
         for test in self.tests(column):
             if test.op in ("=", ">", ">=") and (lower is None or test.value > lower):
@@ -236,6 +269,18 @@ class FilesIndex(Protocol):
 
         It may be an asynchronous generator, which runs on accel's own event loop, a function, or a generator, which runs
         in a thread. A file that may match must not be left out; too many files cost time only.
+
+        Parameters
+        ----------
+        predicate : PredicateView
+            The predicate of the scan.
+        columns : sequence of str or None
+            The columns of the result; None for all.
+
+        Returns
+        -------
+        iterable or asynchronous iterator
+            Files, as paths or `IndexedFile`, one by one or in lists.
         """
         ...
 

@@ -65,15 +65,16 @@ def build_index(
     progress : callable, optional
         Called with the number of files done and the number of files to do.
     store : obstore store or RangeStore, optional
-        As of `accel.scan`.
+        As for `accel.scan`.
     storage_options : mapping, optional
-        As of `accel.scan`, for the files and the index alike.
+        As for `accel.scan`, for the files and the index alike.
     options : Options, optional
-        As of `accel.scan`.
+        As for `accel.scan`.
 
     Returns
     -------
     IndexReport
+        The changes to the index, and what it covers now.
 
     Raises
     ------
@@ -103,7 +104,18 @@ async def build_index_async(
     storage_options: Mapping[str, Any] | None = None,
     options: Options | None = None,
 ) -> IndexReport:
-    """`build_index`, awaited."""
+    """Run `build_index` without blocking the event loop.
+
+    Parameters
+    ----------
+    source, to, columns, indexes, progress, store, storage_options, options
+        As for `build_index`.
+
+    Returns
+    -------
+    IndexReport
+        The changes to the index, and what it covers now.
+    """
     work = _Verb(store, storage_options, options, progress)
     del store, storage_options
     return await io_loop.bridge(work.build(source, to, columns, indexes))
@@ -126,11 +138,12 @@ def refresh_index(
     index : str or PathLike
         The directory of the index.
     progress, store, storage_options, options
-        As of `build_index`.
+        As for `build_index`.
 
     Returns
     -------
     IndexReport
+        The changes to the index, and what it covers now.
 
     Raises
     ------
@@ -152,7 +165,18 @@ async def refresh_index_async(
     storage_options: Mapping[str, Any] | None = None,
     options: Options | None = None,
 ) -> IndexReport:
-    """`refresh_index`, awaited."""
+    """Run `refresh_index` without blocking the event loop.
+
+    Parameters
+    ----------
+    index, progress, store, storage_options, options
+        As for `refresh_index`.
+
+    Returns
+    -------
+    IndexReport
+        The changes to the index, and what it covers now.
+    """
     work = _Verb(store, storage_options, options, progress)
     del store, storage_options
     return await io_loop.bridge(work.refresh(index))
@@ -172,11 +196,12 @@ def compact_index(
     index : str or PathLike
         The directory of the index.
     store, storage_options, options
-        As of `build_index`.
+        As for `build_index`.
 
     Returns
     -------
     IndexReport
+        The changes to the index, and what it covers now.
 
     Raises
     ------
@@ -195,7 +220,18 @@ async def compact_index_async(
     storage_options: Mapping[str, Any] | None = None,
     options: Options | None = None,
 ) -> IndexReport:
-    """`compact_index`, awaited."""
+    """Run `compact_index` without blocking the event loop.
+
+    Parameters
+    ----------
+    index, store, storage_options, options
+        As for `compact_index`.
+
+    Returns
+    -------
+    IndexReport
+        The changes to the index, and what it covers now.
+    """
     work = _Verb(store, storage_options, options, None)
     del store, storage_options
     return await io_loop.bridge(work.compact(index))
@@ -218,7 +254,7 @@ def vacuum_index(
     grace : float
         Seconds for which an object stays after the index has done without it: scans that have begun by then read it.
     store, storage_options, options
-        As of `build_index`.
+        As for `build_index`.
 
     Returns
     -------
@@ -245,7 +281,18 @@ async def vacuum_index_async(
     storage_options: Mapping[str, Any] | None = None,
     options: Options | None = None,
 ) -> IndexReport:
-    """`vacuum_index`, awaited."""
+    """Run `vacuum_index` without blocking the event loop.
+
+    Parameters
+    ----------
+    index, grace, store, storage_options, options
+        As for `vacuum_index`.
+
+    Returns
+    -------
+    IndexReport
+        The changes to the index, and what it covers now.
+    """
     work = _Verb(store, storage_options, options, None)
     del store, storage_options
     return await io_loop.bridge(work.vacuum(index, grace))
