@@ -73,7 +73,7 @@ def test_what_stands_between_the_places_is_left_alone() -> None:
     written = write_references(page)
     assert written == (
         "a\n\n<!-- reference: accel.Phases (ONE) -->\n\n### accel.Phases\n\n```text\nclass Phases(enum.StrEnum)\n```\n\n"
-        "When the columns that only the result needs are asked for.\n\n"
-        "- **`ONE`** = `'one'`: Together with the filter's: always one round trip.\n\n<!-- end of reference -->\n\nb\n"
+        "When the columns that the filter does not use are read.\n\n"
+        "- **`ONE`** = `'one'`: Together with the columns of the filter, in one round trip.\n\n<!-- end of reference -->\n\nb\n"
     )
     assert write_references(written) == written
