@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from accel.catalog.pruning import CatalogPruner, FilePlace
 from accel.catalog.segments import CatalogSnapshot, SegmentReader
-from accel.errors import ObjectNotFoundError
+from accel.errors import ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.planning.file_entry import FileBlock
 from accel.scanning.file_source import FileSource, SourceRequest
@@ -75,7 +75,7 @@ class CatalogSource(FileSource):
             if self._covers_all(snapshot):
                 yield await self._matching(snapshot, trips, reader, request)
                 return
-            block = await self._listed_by(_entries(snapshot, self._pruner), request)
+            block = await self._listed_by(_entries(snapshot, self._pruner), snapshot, request)
             block = replace(block, round_trips=trips, catalog_trips=trips, listed=False)
             yield await pruner.prune(block, snapshot, reader, request)
             return
@@ -125,7 +125,7 @@ class CatalogSource(FileSource):
             (FilePlace(tables, int(np.flatnonzero(tables.live())[0])) for tables in snapshot.tables),
             key=lambda place: place.path,
         )
-        (first_file,) = (await self._listed_by([_entry(first, snapshot, pruner)], request)).files
+        (first_file,) = (await self._listed_by([_entry(first, snapshot, pruner)], snapshot, request)).files
         (opened,) = await pruner.enrich([(first_file, first)], None, reader, request)
         verdicts = await pruner.verdicts(opened, _NO_COLUMNS, snapshot, reader, request)
         places = [first]
@@ -136,7 +136,7 @@ class CatalogSource(FileSource):
             places += [FilePlace(tables, at) for at in np.flatnonzero(left).tolist()]
         places = [first, *(one for one in places[1:] if one != first)]
         places.sort(key=lambda place: place.path)
-        block = await self._listed_by([_entry(one, snapshot, pruner) for one in places], request)
+        block = await self._listed_by([_entry(one, snapshot, pruner) for one in places], snapshot, request)
         pruner.count(snapshot.head.num_files, snapshot.head.num_files - len(places), metrics)
         by_path = {_entry(one, snapshot, pruner).path: one for one in places}
         found = [(file, by_path.get(file.path)) for file in block.files]
@@ -144,12 +144,22 @@ class CatalogSource(FileSource):
         block = replace(block, round_trips=trips, catalog_trips=trips, listed=False)
         return pruner.finish(block, await pruner.enrich(found, verdicts, reader, request), snapshot, reader)
 
-    async def _listed_by(self, entries: Sequence[ObjectEntry], request: SourceRequest) -> FileBlock:
+    async def _listed_by(
+        self, entries: Sequence[ObjectEntry], snapshot: CatalogSnapshot, request: SourceRequest
+    ) -> FileBlock:
         """The files that the source names among some that the catalog lists."""
         listing = _CatalogListing(entries)
+        home = self._pruner.home
+        base_root, _ = home.base(snapshot.head)
+
+        def client_for(root: str) -> _CatalogListing:
+            if root != base_root:
+                raise StoreError("the index lists no files of that store", path=root, hint=f"it is {home}")
+            return listing
+
         return await discover(
             self._spec.source,
-            client_for=lambda _: listing,
+            client_for=client_for,
             partitioning=self._spec.partitioning,
             glob=self._spec.glob,
             in_store=self._in_store,

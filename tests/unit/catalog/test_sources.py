@@ -177,6 +177,14 @@ def test_lists_of_files_are_read_as_named() -> None:
         assert found.column("x").to_pylist() == [*range(30, 40), *range(12, 20), *range(30, 40)]
 
 
+def test_an_index_lists_no_files_of_another_store(tmp_path: Path) -> None:
+    (tmp_path / "1.parquet").write_bytes(file(0))
+    accel.build_index(tmp_path)
+    scan = accel.scan(f"s3://bucket{tmp_path}/", index=tmp_path / "_accel", listing="index", cache=None)
+    with pytest.raises(accel.StoreError, match="lists no files of that store"):
+        scan.to_table()
+
+
 def test_other_files_beside_are_skipped_with_the_reason() -> None:
     store = DictStore({f"t/{at}.parquet": file(10 * at) for at in range(3)})
     for name, data in {"readme.txt": b"hello", "bad.parquet": b"PAR1 no PAR1", "empty.parquet": b""}.items():
