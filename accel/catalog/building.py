@@ -246,14 +246,19 @@ class CatalogBuilder:
 
         Raises as `refresh` does.
         """
-        block = await discover(
-            self._home.base_url(head),
-            client_for=self._client_for,
-            partitioning=None,
-            glob=False,
-            in_store=self._home.location.scheme == "store",
-            metrics=self._metrics,
-        )
+        try:
+            block = await discover(
+                self._home.base_url(head),
+                client_for=self._client_for,
+                partitioning=None,
+                glob=False,
+                in_store=self._home.location.scheme == "store",
+                metrics=self._metrics,
+            )
+        except ObjectNotFoundError:
+            if not head.generation:
+                raise
+            return {}, {}  # the directory has become empty
         root, base = self._home.base(head)
         current: dict[str, FileEntry] = {}
         skipped: dict[str, str] = {}

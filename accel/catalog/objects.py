@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -22,7 +22,6 @@ from accel.cache.cache_key import CacheKey, Entry
 from accel.cache.freshness import PART_BYTES, put_object, written_since
 from accel.catalog.describing import metadata_bytes
 from accel.catalog.head import HEAD_NAME, CatalogHead, Segment, SegmentObject, Table
-from accel.catalog.keys import KEYS
 from accel.catalog.segments import CatalogSnapshot, SegmentReader
 from accel.decode.arrow import arrow_schema, shared_schema
 from accel.errors import IndexFormatError, StoreError
@@ -45,6 +44,11 @@ _FIRST_READ: Final = 4 * MIB
 """Bytes of a head that are requested first; a longer one takes another request."""
 _MOST_HEAD: Final = 256 * MIB
 _GROUP_ROWS: Final = 1 << 20
+_PAGE_ROWS: Final = 4096
+_INLINE_PAGE_ROWS: Final = 64
+"""Files of a page of metadata where all of them are read at once: they compress well together."""
+_PAGE_FILES: Final = 8
+"""Files of a page of metadata where each is read by itself."""
 _LEVEL: Final = 9
 """Of Zstandard: the tables are written once and read often."""
 
@@ -279,15 +283,24 @@ def _within_limit(head: CatalogHead) -> CatalogHead:
 
 
 def _parquet_of(name: str, table: pa.Table) -> bytes:
+    # The rows of `files` are large, and of a large index they are taken one by one; the values of keys ascend.
+    if name == Table.FILES:
+        whole = _encode(table, page_rows=_INLINE_PAGE_ROWS, use_dictionary=False)
+        return (
+            whole
+            if len(whole) <= INLINE_BYTES
+            else _encode(table, page_rows=_PAGE_FILES, use_dictionary=False)
+        )
+    if name == Table.BOUNDS:
+        return _encode(table, page_rows=_PAGE_ROWS, use_dictionary=["column", "family"])
+    ascending = pa.types.is_integer(table.schema.field("value").type)
+    encodings = {"value": "DELTA_BINARY_PACKED" if ascending else "PLAIN", "place": "BYTE_STREAM_SPLIT"}
+    return _encode(table, page_rows=_PAGE_ROWS, use_dictionary=False, column_encoding=encodings)
+
+
+def _encode(table: pa.Table, *, page_rows: int, **encoding: Any) -> bytes:
     from accel.writing.table_writer import write_table
 
-    # The rows of `files` are large, and are taken one by one; the values of keys ascend.
-    kind = name.partition(" ")[0]
-    page_rows = {Table.FILES: 64}.get(kind, 4096)
-    encodings = {}
-    if kind == KEYS:
-        ascending = pa.types.is_integer(table.schema.field("value").type)
-        encodings = {"value": "DELTA_BINARY_PACKED" if ascending else "PLAIN", "place": "BYTE_STREAM_SPLIT"}
     with tempfile.TemporaryDirectory(prefix="accel-catalog-") as directory:
         path = Path(directory) / "table.parquet"
         write_table(
@@ -297,8 +310,7 @@ def _parquet_of(name: str, table: pa.Table) -> bytes:
             row_group_size=_GROUP_ROWS,
             compression="zstd",
             compression_level=_LEVEL,
-            use_dictionary=["column", "family"] if kind == Table.BOUNDS else False,
-            column_encoding=encodings or None,
+            **encoding,
             write_page_checksum=True,
         )
         return path.read_bytes()

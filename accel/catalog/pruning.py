@@ -25,6 +25,7 @@ from accel.metrics import Metrics
 from accel.planning.file_entry import FileBlock, FileEntry, FileFacts
 from accel.planning.projection import settle_schemas
 from accel.planning.selection import RowSelection
+from accel.predicate.expr import columns_of
 from accel.scanning.file_source import SourceRequest
 from accel.store.fetch import same_etag
 from accel.store.range_store import ObjectEntry
@@ -135,10 +136,18 @@ class CatalogPruner:
             self.pass_over(error, request.reader.metrics)
             return block
 
+    def likely_columns(self) -> frozenset[str]:
+        """Return the columns of the predicate, by `column_text`, as far as their names tell."""
+        where = self._spec.where
+        if where is None or self._spec.selection is not None or self._spec.embedded:
+            return frozenset()
+        return frozenset(column_text(column.path) for column in columns_of(where))
+
     async def _prune(
         self, block: FileBlock, snapshot: CatalogSnapshot, reader: SegmentReader, request: SourceRequest
     ) -> FileBlock:
         metrics = request.reader.metrics
+        await reader.load_first(snapshot, self.likely_columns())
         places = await self._match(block, snapshot, reader)
         metrics.add("catalog_stale", len(block.files) - len(places))
         first = block.files[0]

@@ -6,7 +6,7 @@ What is read stays with the snapshot in the cache: segments never change.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -24,7 +24,7 @@ from accel.format.domain import Bounds, Domain
 from accel.format.footer import parse_footer, parse_tail
 from accel.format.model import FileMetadata
 from accel.metrics import Metrics
-from accel.options import MIB, Options
+from accel.options import MIB, Options, Phases
 from accel.planning.file_entry import FileBlock, FileEntry, FileFacts
 from accel.planning.selection import RowSelection
 from accel.predicate.atoms import Bound, BoundColumn
@@ -87,6 +87,8 @@ class SegmentTables:
     columns: dict[str, _ColumnRows] = field(default_factory=dict)
     _decoded: dict[str, tuple[pa.DataType, Bounds]] = field(default_factory=dict)
     """The bounds of each column, for the type that was asked for last."""
+    first_metadata: dict[int, bytes] = field(default_factory=dict)
+    """The metadata of the first file that counts, by its ordinal."""
     metadata: pa.ChunkedArray | None = None
     """The column of that name of the table `files`, of a segment that the head holds itself."""
 
@@ -96,9 +98,15 @@ class SegmentTables:
         total = sum(rows.nbytes for rows in self.columns.values())
         total += 64 * self.segment.num_files * len(self._decoded)
         total += 0 if self.metadata is None else int(self.metadata.nbytes)
+        total += sum(map(len, self.first_metadata.values()))
         if self.directory is not None:
             total += sum(map(len, self.directory.paths)) + 200 * len(self.directory.paths)
         return total
+
+    @property
+    def first(self) -> int:
+        """The ordinal of the first file that counts."""
+        return int(np.flatnonzero(self.live())[0])
 
     def live(self) -> Bools:
         """Whether each file counts."""
@@ -220,7 +228,8 @@ class SegmentReader:
         self._client = client
         self._directory = directory
         self._cache = cache
-        self._options = options
+        # A second trip would save few bytes: a lookup wants a page of each column.
+        self._options = replace(options, phases=Phases.ONE)
         self._metrics = metrics
         self.round_trips = 0
         """The dependent waves of requests so far."""
@@ -247,6 +256,16 @@ class SegmentReader:
             raise failure from None
         self.round_trips += max((reader.round_trips for reader in readers), default=0)
         return [task.result() for task in tasks]
+
+    async def load_first(self, snapshot: CatalogSnapshot, names: Iterable[str]) -> None:
+        """Load in one wave what a question is likely to need of all segments: the lists of files, the bounds of some columns,
+        and the metadata of the first file of each."""
+        works: list[Callable[[SegmentReader], Coroutine[Any, Any, object]]] = []
+        for tables in snapshot.tables:
+            works.append(partial(SegmentReader.load_directory, tables=tables))
+            works.append(partial(SegmentReader.load_bounds, tables=tables, names=names))
+            works.append(partial(SegmentReader.metadata, tables=tables, files=[tables.first]))
+        await self.side_by_side(works)
 
     async def load_directory(self, tables: SegmentTables) -> FileDirectory:
         """Read which files a segment is about."""
@@ -282,9 +301,17 @@ class SegmentReader:
                 found = (await self._read(tables.segment, Table.FILES, ["metadata"])).column(0)
                 tables.metadata = found if found.nbytes <= _MOST_METADATA else None
             return {at: found[at].as_py() for at in files}
-        rows = RowSelection.of([(at, at + 1) for at in files])
+        # The first file of a scan is needed for every question.
+        known = tables.first_metadata
+        missing = [at for at in files if at not in known]
+        if not missing:
+            return {at: known[at] for at in files}
+        rows = RowSelection.of([(at, at + 1) for at in missing])
         table = await self._read(tables.segment, Table.FILES, ["metadata"], rows=rows)
-        return dict(zip(files, table.column(0).to_pylist(), strict=True))
+        found = {**known, **dict(zip(missing, table.column(0).to_pylist(), strict=True))}
+        if tables.first in found:
+            tables.first_metadata = {tables.first: found[tables.first]}
+        return {at: found[at] for at in files}
 
     async def look_up(self, tables: SegmentTables, conditions: KeyConditions) -> KeyHits | None:
         """Look up the keys that a question names; None where the segment has no table for them."""

@@ -70,8 +70,7 @@ class CatalogSource(FileSource):
         pruner, reader = self._pruner, self._pruner.reader(request)
         if self._listing is Listing.INDEX:
             snapshot, trips = await pruner.home.load(pruner.cache, request.reader.metrics)
-            for tables in snapshot.tables:
-                await reader.load_directory(tables)
+            await reader.load_first(snapshot, pruner.likely_columns())
             if self._covers_all(snapshot):
                 yield await self._matching(snapshot, trips, reader, request)
                 return
@@ -122,7 +121,7 @@ class CatalogSource(FileSource):
         """The files that may match, behind the first of all."""
         pruner, metrics = self._pruner, request.reader.metrics
         first = min(
-            (FilePlace(tables, int(np.flatnonzero(tables.live())[0])) for tables in snapshot.tables),
+            (FilePlace(tables, tables.first) for tables in snapshot.tables),
             key=lambda place: place.path,
         )
         (first_file,) = (await self._listed_by([_entry(first, snapshot, pruner)], snapshot, request)).files

@@ -219,7 +219,7 @@ class Opener:
             # The handle comes from a load that began earlier, and a listing may have shown a newer version since.
             if self.freshness.is_usable(client, handle, file=file, now=now):
                 self.metrics.add("metadata_misses")
-                return handle, 1
+                return handle, 0 if given_tail(file) is not None else 1
 
     def schema_of(self, handle: FileHandle) -> pa.Schema:
         """Return the Arrow schema that this scan reads a file with."""

@@ -325,11 +325,6 @@ def test_parts_of_a_large_index_are_read(large: DictStore) -> None:
     assert {path for wave in absent.waves for path in wave} <= {"list", files}
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a page of the column metadata holds that of 64 files, and is read for the first file and again for each "
-    "question; the directory, the first file's metadata and the bounds are read one after another",
-)
 def test_a_lookup_in_a_large_index_reads_the_metadata_of_its_files(large: DictStore) -> None:
     store = RecordingStore(large)
     cache = accel.Cache(data=0)

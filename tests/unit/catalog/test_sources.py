@@ -217,12 +217,6 @@ def test_threads_share_an_index_and_a_cache() -> None:
     assert not failures
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=accel.ObjectNotFoundError,
-    reason="a directory that has become empty cannot be refreshed: its index lists what is gone for good, so that a "
-    'scan with listing="index" fails',
-)
 def test_a_directory_that_has_become_empty_is_refreshed() -> None:
     store = DictStore({"t/1.parquet": file(0)})
     accel.build_index("t/", store=store)
