@@ -47,6 +47,7 @@ _SPELLED: Final = tuple(
         (r"\bpartitioning=pyarrow\.schema\(\[.*\]\)", "leaving out --partitioning none"),
         (r"\bpartitioning=None", "--partitioning none"),
         (r"\bglob=False", "--no-glob"),
+        (r'\blisting="(\w+)"', r"--listing \1"),
         (r"\bcolumns=None takes all", "leave out --columns for all"),
         (r"(?<!['\"\w])(columns|where|limit)=(?![^\s,;)])", r"--\1"),
         (r"(?<!['\"\w])indexes=(?![^\s,;)])", "--index"),
@@ -134,6 +135,9 @@ def _shared() -> argparse.ArgumentParser:
         metavar="INDEX",
         default="auto",
         help="the directory of an index outside the files, or none; by default _accel/ in the directory that is scanned",
+    )
+    source.add_argument(
+        "--listing", choices=("store", "index"), default="store", help="what lists the files (%(default)s)"
     )
     source.add_argument("--no-glob", action="store_true", help="*, ? and [ are part of a name")
     _add_setting_options(shared)
@@ -450,6 +454,7 @@ def scan_keywords(given: argparse.Namespace) -> dict[str, Any]:
         "partitioning": None if given.partitioning == "none" else given.partitioning,
         "glob": not given.no_glob,
         "index": None if given.index == "none" else given.index,
+        "listing": given.listing,
         "storage_options": storage_options(given),
         "options": accel_options(given),
     }

@@ -10,18 +10,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from accel.api import DEFAULT_CACHE, plan, scan
+from accel.api import AUTO, DEFAULT_CACHE, plan, scan
 from accel.options import MIB, Options, check_options
 from accel.planning.task_arrow import TASK_ARROW_SCHEMA, join_rows, take_out
-from accel.scanning.spec import check_count
+from accel.scanning.spec import Path, check_count
 from accel.spark.schema import spark_ddl, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from accel.cache.cache import Cache
+    from accel.catalog.own_index import FilesIndex
     from accel.predicate.where import Where
-    from accel.scanning.spec import Partitioning, PathKey, Paths
+    from accel.scanning.spec import Partitioning, Path, PathKey, Paths
 
 __all__ = ["TASK_SCHEMA", "for_executors", "read", "spread"]
 
@@ -49,6 +50,8 @@ def read(
     partitioning: Partitioning = "auto",
     glob: bool = True,
     embedded: Mapping[str, str] | None = None,
+    index: Path | FilesIndex | None = AUTO,
+    listing: str = "store",
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
     cache: Cache | None = DEFAULT_CACHE,
@@ -67,8 +70,8 @@ def read(
     partitions : int, optional
         The number of Spark partitions, each a run of consecutive tasks of about equal bytes. By default as many as the
         session runs tasks at once, more if one would read over 64 MiB, and never more than there are tasks.
-    selection, schema, partitioning, glob, embedded
-        As for `accel.scan`.
+    selection, schema, partitioning, glob, embedded, index, listing
+        As for `accel.scan`. The driver alone reads the index.
     store, storage_options, cache, options
         As for `accel.scan`. `storage_options`, `options`, `store` and `cache=None` travel to the executors in the pickled
         function, never in the tasks; without `storage_options` each executor uses its own environment.
@@ -105,6 +108,8 @@ def read(
             partitioning=partitioning,
             glob=glob,
             embedded=embedded,
+            index=index,
+            listing=listing,
             store=store,
             storage_options=storage_options,
             cache=cache,

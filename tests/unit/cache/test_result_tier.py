@@ -233,7 +233,7 @@ class Handle:
     """Of a `FileHandle` what is looked at."""
 
     distrusted = False
-    remembered: Any = None
+    predicate_cache: Any = None
 
 
 def entry(

@@ -70,6 +70,8 @@ def test_what_scan_is_called_with() -> None:
         "columns": ["x"],
         "partitioning": None,
         "glob": False,
+        "index": "auto",
+        "listing": "store",
         "storage_options": None,
         "options": Options(),
     }
@@ -78,6 +80,8 @@ def test_what_scan_is_called_with() -> None:
         "columns": None,
         "partitioning": "hive",
         "glob": True,
+        "index": "auto",
+        "listing": "store",
         "storage_options": None,
         "options": Options(int96_unit=Int96Unit.US),
     }
@@ -93,6 +97,7 @@ OF_PYTHON = {
     "an iterator, a plan or a scan as such": r"accel\.(Plan|plan|scan)|for an iterator|mapInArrow",
     "an argument of the wrong type": r" is an? (accel\.|…)|names? .* by (text|something)|^indexes= (maps|names)|RangeStore",
     "a module's attribute": r"has no attribute",
+    "an index that is an object, or none that is named": r"accel\.IndexedFile|index of your own",
     "a scan as it prints itself": r"^selection=… files$",
     "a wrong keyword": r"^store= or storage_options$",
 }

@@ -204,7 +204,7 @@ async def test_rows_in_order_and_nothing_left(planned: list[list[ScanTask]]) -> 
     assert files.reader.metrics.rows_out == 6 * ROWS
     assert await run.take() is None
     assert others() == set()
-    assert (run.limits.admission.held, run.limits.admission.pinned) == ({}, {})
+    assert (run.limits.admission.admitted, run.limits.admission.pinned) == ({}, {})
 
 
 async def test_no_files() -> None:
@@ -375,7 +375,7 @@ async def test_a_piece_that_fails_first_is_told_after_those_before_it(
     assert rows == list(range(20))
     assert isinstance(failure, asyncio.CancelledError) or caught.value is failure
     assert (files.asked, files.distrusted) == ([0], [])
-    assert run.limits.admission.held == {}
+    assert run.limits.admission.admitted == {}
     assert others() == set()
 
 
@@ -481,7 +481,7 @@ async def test_a_changed_file_gives_none_of_the_rows_it_had_before(planned: list
     hold.set()
     assert await rows == expected(0, 1)
     assert files.asked == [0, 1, 1]
-    assert run.limits.admission.held == {}
+    assert run.limits.admission.admitted == {}
 
 
 async def test_nothing_comes_out_of_an_attempt_that_is_being_ended(planned: list[list[ScanTask]]) -> None:
@@ -508,7 +508,7 @@ async def test_nothing_comes_out_of_an_attempt_that_is_being_ended(planned: list
         event.set()
     assert await rows == expected(0, 1, 2)
     assert files.asked == [0, 1, 1]
-    assert run.limits.admission.held == {}
+    assert run.limits.admission.admitted == {}
 
 
 async def test_pages_that_contradict_their_index_are_read_without_it(planned: list[list[ScanTask]]) -> None:
@@ -655,7 +655,7 @@ async def test_a_slow_consumer_holds_no_more_than_the_limit(planned: list[list[S
     while (batch := await run.take()) is not None:
         out += batch.column(0).to_pylist()
         await settle()
-        most = max(most, sum(run.limits.admission.held.values()))
+        most = max(most, sum(run.limits.admission.admitted.values()))
     assert out == expected(*range(6))
     assert 0 < most <= limit
 
@@ -673,7 +673,7 @@ async def test_a_piece_holds_its_room_until_its_last_batch_is_taken(planned: lis
     held: list[list[tuple[int, ...]]] = []
     while await run.take() is not None:
         await settle()
-        held.append(sorted(run.limits.admission.held))
+        held.append(sorted(run.limits.admission.admitted))
     assert held == [[(0, 0), (0, 1)], [(0, 1)], [(0, 1)], []]
 
 
@@ -685,9 +685,9 @@ async def test_a_failure_lets_go_of_nothing_that_is_still_to_be_taken(planned: l
     run, _ = make(planned[:1], Halves(before))
     assert await run.take() is not None
     await settle()
-    assert sorted(run.limits.admission.held) == [(0, 0)]
+    assert sorted(run.limits.admission.admitted) == [(0, 0)]
     assert await run.take() is not None
-    assert run.limits.admission.held == {}
+    assert run.limits.admission.admitted == {}
     with pytest.raises(StoreError, match="the second group"):
         await run.take()
 
@@ -767,7 +767,7 @@ async def test_a_single_piece_is_read_once_more(
             await run.take()
         assert await run.take() is None
     assert (files.asked, len(files.forgotten) + len(files.distrusted)) == ([0, 0], 1)
-    assert (run.limits.admission.held, others()) == ({}, set())
+    assert (run.limits.admission.admitted, others()) == ({}, set())
 
 
 async def test_closed_while_a_single_piece_is_read(single: list[list[ScanTask]]) -> None:
