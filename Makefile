@@ -27,8 +27,9 @@ lint: $(VENV)/.stamp-dev
 
 # What to run can be narrowed: make test ARGS="tests/unit/format -x"
 ARGS ?=
+# Two processes share the work: each test file starts its own servers.
 test: minio
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 2 $(ARGS)
 
 demo: $(VENV)/.stamp-demo
 	$(BIN)/python -m demo

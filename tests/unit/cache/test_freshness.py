@@ -23,8 +23,7 @@ from accel.options import Options
 from accel.planning.file_entry import FileEntry
 from accel.ranges import ObjectId
 from accel.store.client import Client
-from accel.testing import DictStore
-from accel.testing.stores import StoreWrapper
+from accel.testing import DictStore, RecordingStore
 
 
 @pytest.mark.parametrize(
@@ -142,7 +141,7 @@ def test_what_was_asked_for_is_remembered_longer_and_leaves_younger_ones_in_doub
 
 def test_a_store_that_takes_nothing() -> None:
     with pytest.raises(StoreError, match="cannot be written to"):
-        put(client(StoreWrapper(DictStore())), "a")
+        put(client(RecordingStore(DictStore())), "a")
     assert not freshness._written
 
 

@@ -16,8 +16,7 @@ import pytest
 from obstore.store import MemoryStore
 
 from accel.errors import StoreError
-from accel.testing import DictStore
-from accel.testing.stores import StoreWrapper
+from accel.testing import DictStore, RecordingStore
 from accel.writing import write_table
 from accel.writing.table_writer import bloom_options, storable
 from tests.unit.writing.files import ROWS, metadata_of, read_all, sample
@@ -158,7 +157,7 @@ def test_into_a_store() -> None:
 
 def test_where_nothing_can_be_written(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be written to"):
-        write_table(sample(), "a.parquet", store=StoreWrapper(DictStore({})))
+        write_table(sample(), "a.parquet", store=RecordingStore(DictStore({})))
     with pytest.raises(StoreError, match="directory"):
         write_table(sample(), str(tmp_path) + "/")
     with pytest.raises(StoreError, match="cannot be written to"):
