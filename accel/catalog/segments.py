@@ -31,7 +31,7 @@ from accel.predicate.atoms import Bound, BoundColumn
 from accel.predicate.expr import And, Column, Compare, Expr, InList, Literal, Op
 from accel.predicate.prune import prune
 from accel.ranges import ByteRange, Suffix
-from accel.scanning.engine import Engine
+from accel.scanning.engine import Engine, read_all
 from accel.scanning.file_source import FileSource, SourceRequest
 from accel.scanning.spec import ScanSpec
 from accel.store.client import Client, Connector
@@ -519,15 +519,7 @@ async def read_file(
         options=options,
     )
     engine = Engine(spec, client_for, cache=cache, make_source=lambda _: _OneObject(entry))
-    running = engine.start(metrics)
-    batches: list[pa.RecordBatch] = []
-    try:
-        while (batch := await running.take()) is not None:
-            batches.append(batch)
-        schema = batches[0].schema if batches else await running.schema()
-    finally:
-        await running.close()
-    return pa.Table.from_batches(batches, schema)
+    return await read_all(engine.start(metrics))
 
 
 class _OneObject(FileSource):

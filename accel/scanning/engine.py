@@ -36,6 +36,7 @@ __all__ = [
     "NO_COLUMNS",
     "Engine",
     "ScanRuns",
+    "read_all",
 ]
 
 
@@ -421,15 +422,7 @@ class ScanRuns:
     # -- on the I/O loop -------------------------------------------------------------------------
 
     async def _collect(self, part: Engine, limit: int | None) -> pa.Table:
-        running = self.start(part, limit=limit)
-        batches: list[pa.RecordBatch] = []
-        try:
-            while (batch := await running.take()) is not None:
-                batches.append(batch)
-            schema = batches[0].schema if batches else await running.schema()
-        finally:
-            await running.close()
-        return pa.Table.from_batches(batches, schema)
+        return await read_all(self.start(part, limit=limit))
 
     async def fold(self, part: Engine, aggregation: Aggregation, *, metrics: Metrics | None = None) -> None:
         """Run one part of the scan for an aggregation."""
@@ -449,6 +442,18 @@ class ScanRuns:
                 pass
         finally:
             await running.close()
+
+
+async def read_all(running: RunHandle) -> pa.Table:
+    """Take all batches of a run, and close it."""
+    batches: list[pa.RecordBatch] = []
+    try:
+        while (batch := await running.take()) is not None:
+            batches.append(batch)
+        schema = batches[0].schema if batches else await running.schema()
+    finally:
+        await running.close()
+    return pa.Table.from_batches(batches, schema)
 
 
 def _left(limit: int | None, tables: Sequence[pa.Table]) -> int | None:

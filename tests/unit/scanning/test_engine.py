@@ -237,7 +237,7 @@ def test_the_rows_before_a_failure_come_out(inner: DictStore) -> None:
     assert keys(store, limit=800) == got
 
 
-class PrioritySemaphore(DictStore):
+class SlowStore(DictStore):
     """Takes some turns of the loop for every answer, and counts what is under way."""
 
     under_way = 0
@@ -254,7 +254,7 @@ class PrioritySemaphore(DictStore):
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_cancelled_at_every_turn_nothing_is_left(inner: DictStore, ordered: bool) -> None:
-    store = PrioritySemaphore(inner.objects)
+    store = SlowStore(inner.objects)
     scan = accel.scan(
         PATHS,
         "key >= 5",

@@ -43,8 +43,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-class PrioritySemaphore:
-    """How often the loop went round."""
+class LoopRounds:
+    """Counts the rounds of the event loop."""
 
     def __init__(self) -> None:
         self.rounds = 0
@@ -68,7 +68,7 @@ class PrioritySemaphore:
 
 
 async def test_within_a_slice_nothing_is_waited_for(clock: Clock) -> None:
-    async with PrioritySemaphore() as turns:
+    async with LoopRounds() as turns:
         for _ in range(100):
             await breathe()
             clock.now += 1e-5
@@ -76,7 +76,7 @@ async def test_within_a_slice_nothing_is_waited_for(clock: Clock) -> None:
 
 
 async def test_a_slice_that_is_used_up_lets_the_loop_go_round_once(clock: Clock) -> None:
-    async with PrioritySemaphore() as turns:
+    async with LoopRounds() as turns:
         for rounds in range(5):
             assert turns.rounds == rounds
             clock.now += 0.01
@@ -115,7 +115,7 @@ async def test_each_gives_everything_in_order() -> None:
 
 
 async def test_each_breathes() -> None:
-    async with PrioritySemaphore() as turns:
+    async with LoopRounds() as turns:
         await each(range(640), lambda n: time.sleep(0.0005))
         assert turns.rounds >= 10
 
