@@ -6,6 +6,7 @@ an older head finds what it names until `vacuum` removes it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import tempfile
@@ -24,7 +25,7 @@ from accel.catalog.describing import metadata_bytes
 from accel.catalog.head import HEAD_NAME, CatalogHead, Segment, SegmentObject, Table
 from accel.catalog.segments import CatalogSnapshot, SegmentReader
 from accel.decode.arrow import arrow_schema, shared_schema
-from accel.errors import IndexFormatError, StoreError
+from accel.errors import IndexFormatError, ObjectChangedError, StoreError
 from accel.metrics import Metrics
 from accel.options import MIB, Options
 from accel.planning.opening import open_file
@@ -42,6 +43,8 @@ INLINE_BYTES: Final = MIB
 """Bytes of segments that a head holds itself, so that they cost no request."""
 _FIRST_READ: Final = 4 * MIB
 """Bytes of a head that are requested first; a longer one takes another request."""
+_HEAD_READS: Final = 10
+"""Reads of a head that commits may interrupt, one after the other."""
 _MOST_HEAD: Final = 256 * MIB
 _GROUP_ROWS: Final = 1 << 20
 _PAGE_ROWS: Final = 4096
@@ -116,8 +119,8 @@ class ObjectHome:
     ) -> tuple[CatalogSnapshot, int]:
         """Return the catalog as its head has it, and the round trips it took.
 
-        A snapshot in the cache is used while it is younger than the cache's `max_age` and this process commits nothing, or where a listing has just shown
-        the head that it is of.
+        A snapshot in the cache is used while it is younger than the cache's `max_age` and this process commits nothing, or
+        where a listing has just shown the head that it is of.
 
         Raises
         ------
@@ -157,6 +160,13 @@ class ObjectHome:
 
     async def read_head(self, metrics: Metrics) -> tuple[CatalogSnapshot, int]:
         """Return the catalog as its head is now, and the round trips; raises as `load` does."""
+        for _ in range(_HEAD_READS - 1):
+            # A commit came while it was read: that is no failure, and the next read has what was committed.
+            with contextlib.suppress(ObjectChangedError):
+                return await self._read_head(metrics)
+        return await self._read_head(metrics)
+
+    async def _read_head(self, metrics: Metrics) -> tuple[CatalogSnapshot, int]:
         now = time.monotonic()
         counts = Metrics()
         try:

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 import accel
+from accel.ranges import ByteRange, Suffix
+from accel.store.range_store import Payload
 from accel.testing import DictStore, RecordingStore, write_file
 
 
@@ -80,6 +82,34 @@ def test_arguments_of_a_scan_are_looked_at_at_once(source: Any, given: dict[str,
 
 
 # -- what changes ------------------------------------------------------------------------------------
+
+
+class BusyHead(DictStore):
+    """Each head is replaced while it is read, as often as `replacements` says."""
+
+    replacements = 0
+
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+        if path == "t/_accel/head" and self.replacements:
+            self.replacements -= 1
+            raise accel.ObjectChangedError("the file has changed", path=path)
+        return await super().read(path, want, if_match=if_match)
+
+
+def test_a_commit_while_a_head_is_read_ends_nothing() -> None:
+    store = BusyHead(three().objects)
+    accel.build_index("t/", store=store)
+    given: dict[str, Any] = {"store": store, "index": "t/_accel", "listing": "index", "cache": None}
+    store.replacements = 3
+    assert numbers("t/", "x > 27", **given) == [28, 29]
+    assert store.replacements == 0
+    store.replacements = 3
+    assert accel.refresh_index("t/_accel", store=store).unchanged == 3
+    # There is an end to it.
+    store.replacements = 100
+    with pytest.raises(accel.ObjectChangedError):
+        accel.refresh_index("t/_accel", store=store)
+    assert store.replacements == 90
 
 
 @pytest.mark.parametrize("where", [None, "x >= 0"])
