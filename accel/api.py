@@ -155,7 +155,7 @@ def _engine(
     connector = Connector(storage_options=storage_options, store=store, options=spec.options)
 
     def make_source(spec: ScanSpec) -> FileSource:
-        from accel.catalog.published import INDEX_NAME, IndexBesideFiles
+        from accel.catalog.published import IndexBesideFiles, index_beside
         from accel.tables.path_source import PathSource
 
         beside = None
@@ -180,7 +180,7 @@ def _engine(
         from accel.catalog.pruning import CatalogPruner
         from accel.catalog.source import CatalogSource, Listing
 
-        place = f"{os.fspath(spec.source).rstrip('/')}/{INDEX_NAME}" if index == AUTO else index
+        place = index_beside(os.fspath(spec.source)) if index == AUTO else index
         pruner = CatalogPruner(home_at(place, connector, in_store=store is not None), spec, cache=cache)
         return CatalogSource(paths, pruner, spec, listing=Listing(listing), in_store=store is not None)
 

@@ -20,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 
 from accel.cache.cache import Cache
-from accel.catalog.describing import BoundsTable, FilesTable, path_of_text
+from accel.catalog.describing import BOUNDS_ORDER, BoundsTable, FilesTable, path_of_text
 from accel.catalog.head import CatalogHead, Retired, Segment, Table
 from accel.catalog.keys import (
-    KEY_COLUMNS,
     KEYS,
+    KEYS_ORDER,
     KeysTable,
     files_of_keys,
     keys_table_name,
@@ -236,7 +236,7 @@ class CatalogBuilder:
             unchanged=head.num_files if unchanged is None else unchanged,
             skipped=skipped or {},
             segments=len(head.segments),
-            nbytes=sum(one.size for segment in head.segments for one in segment.objects.values()),
+            nbytes=sum(segment.object_bytes for segment in head.segments),
             requests=self._metrics.requests,
             seconds=time.monotonic() - self._started,
         )
@@ -283,7 +283,7 @@ class CatalogBuilder:
         total: int,
     ) -> tuple[_Change | None, dict[str, str]]:
         """Write a segment about some files; returns the change that adds it, and why files are not in it."""
-        rows, bounds = FilesTable(), BoundsTable(None if head.columns is None else frozenset(head.columns))
+        rows, bounds = FilesTable(), BoundsTable(head.columns)
         keys = {name: KeysTable(path_of_text(name)) for name, kind in head.indexes.items() if kind == KEYS}
         listed: dict[str, tuple[int, str]] = {}
         failed: dict[str, str] = {}
@@ -595,14 +595,16 @@ def _sorted_tables(
     uncovered: Mapping[str, Collection[int]],
 ) -> tuple[dict[str, pa.Table], dict[str, frozenset[int]]]:
     """The tables of several segments in their orders, files numbered by path, and the files that tables do not cover."""
-    order = _sort_places(files, ["path"])
+    import pyarrow.compute as pc
+
+    order = pc.sort_indices(files, sort_keys=[("path", "ascending")])
     places = np.empty(len(order), np.int64)
     places[order.to_numpy()] = np.arange(len(order))
     everything = np.ones(len(order), bool)
     bounds = _renumbered(bounds, everything, places)
     out = {
         Table.FILES: files.take(order),
-        Table.BOUNDS: bounds.take(_sort_places(bounds, ["column", "row_group", "lower", "file"])),
+        Table.BOUNDS: bounds.sort_by(BOUNDS_ORDER),
     }
     left_out: dict[str, frozenset[int]] = {}
     for name, tables in keys.items():
@@ -614,15 +616,9 @@ def _sorted_tables(
             if not table.schema.equals(schema):
                 missing |= {int(places[at]) for at in files_of_keys(table)}
         whole = renumbered_keys(pa.concat_tables(alike), everything, places)
-        out[name] = whole.take(_sort_places(whole, KEY_COLUMNS))
+        out[name] = whole.sort_by(KEYS_ORDER)
         left_out[name] = frozenset(missing)
     return out, left_out
-
-
-def _sort_places(table: pa.Table, columns: Sequence[str]) -> pa.Array:
-    import pyarrow.compute as pc
-
-    return pc.sort_indices(table, sort_keys=[(name, "ascending") for name in columns])
 
 
 def _made(name: str) -> float:

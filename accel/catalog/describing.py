@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Int32s = npt.NDArray[np.int32]
 
 __all__ = [
+    "BOUNDS_ORDER",
     "BOUNDS_SCHEMA",
     "FILES_SCHEMA",
     "WHOLE_FILE",
@@ -72,6 +73,7 @@ BOUNDS_SCHEMA: Final = pa.schema(
 """One row for each column of each file (`row_group` is -1) and of each row group, sorted by `column`, `row_group`, `lower`
 and `file`, which is the place of the file in the table `files` of the segment. `family` says what values compare with:
 bounds of one family have one encoding (`bound_bytes`)."""
+BOUNDS_ORDER: Final = [(name, "ascending") for name in ("column", "row_group", "lower", "file")]
 
 
 def column_text(path: Sequence[str]) -> str:
@@ -157,12 +159,12 @@ class BoundsTable:
 
     Parameters
     ----------
-    columns : frozenset of str or None
+    columns : iterable of str or None
         The columns to take, by `column_text`; None for all. A struct stands for all of its fields.
     """
 
-    def __init__(self, columns: frozenset[str] | None = None) -> None:
-        self._columns = columns
+    def __init__(self, columns: Iterable[str] | None = None) -> None:
+        self._columns = None if columns is None else frozenset(columns)
         self._parts: list[pa.Table] = []
 
     def add(self, files: Sequence[tuple[int, FileHandle]]) -> None:
@@ -211,10 +213,7 @@ class BoundsTable:
             return BOUNDS_SCHEMA.empty_table()
         table = pa.concat_tables(self._parts)
         self._parts = []
-        order = [(name, "ascending") for name in ("column", "row_group", "lower", "file")]
-        import pyarrow.compute as pc
-
-        return table.take(pc.sort_indices(table, sort_keys=order)).combine_chunks()
+        return table.sort_by(BOUNDS_ORDER).combine_chunks()
 
 
 def _counting(sizes: Int64s) -> Int32s:

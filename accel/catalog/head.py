@@ -100,6 +100,11 @@ class Segment:
         """Files that count."""
         return self.num_files - len(self.dropped)
 
+    @property
+    def object_bytes(self) -> int:
+        """The bytes of its objects."""
+        return sum(one.size for one in self.objects.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Retired:

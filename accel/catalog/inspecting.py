@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from accel.catalog.building import CatalogBuilder
 from accel.catalog.describing import BoundsTable, FilesTable
-from accel.catalog.head import CatalogHead, Table
-from accel.catalog.objects import ObjectHome, home_at
+from accel.catalog.head import Table
+from accel.catalog.verbs import IndexCall, Path
 from accel.errors import AccelError
 from accel.metrics import Metrics
-from accel.options import Options, check_options
+from accel.options import Options
 from accel.store import io_loop
-from accel.store.client import Connector
 
 __all__ = ["IndexDescription", "IndexDifferences", "SegmentDescription", "inspect_index", "verify_index"]
 
@@ -79,7 +76,7 @@ class IndexDifferences:
 
 
 def inspect_index(
-    index: str | os.PathLike[str],
+    index: Path,
     *,
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -103,20 +100,18 @@ def inspect_index(
     StoreError, IndexFormatError
         As `accel.refresh_index` does.
     """
-    options = check_options(options)
-    connector = Connector(storage_options=storage_options, store=store, options=options)
-    home = home_at(index, connector, in_store=store is not None)
+    work = IndexCall(store, storage_options, options)
     del store, storage_options
-    return io_loop.run(_inspect(home, options))
+    return io_loop.run(_inspect(work, index))
 
 
-async def _inspect(home: ObjectHome, options: Options) -> IndexDescription:
-    metrics = Metrics()
+async def _inspect(work: IndexCall, index: Path) -> IndexDescription:
+    metrics, home = Metrics(), work.home(index)
     snapshot, _ = await home.read_head(metrics)
     head = snapshot.head
     rows = size = 0
     for tables in snapshot.tables:
-        reader = home.reader(cache=None, options=options, metrics=metrics)
+        reader = home.reader(cache=None, options=work.options, metrics=metrics)
         live = tables.live().tolist()
         files = await reader.read_columns(tables, Table.FILES, ["size", "num_rows"])
         for is_live, one_size, one_rows in zip(
@@ -129,7 +124,7 @@ async def _inspect(home: ObjectHome, options: Options) -> IndexDescription:
             id=segment.id,
             files=segment.num_live,
             dropped=len(segment.dropped),
-            nbytes=sum(one.size for one in segment.objects.values()),
+            nbytes=segment.object_bytes,
             inline=all(one.content is not None for one in segment.objects.values()),
         )
         for segment in head.segments
@@ -150,7 +145,7 @@ async def _inspect(home: ObjectHome, options: Options) -> IndexDescription:
 
 
 def verify_index(
-    index: str | os.PathLike[str],
+    index: Path,
     *,
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -176,16 +171,13 @@ def verify_index(
     StoreError, IndexFormatError
         As `accel.refresh_index` does.
     """
-    options = check_options(options)
-    connector = Connector(storage_options=storage_options, store=store, options=options)
-    home = home_at(index, connector, in_store=store is not None)
+    work = IndexCall(store, storage_options, options)
     del store, storage_options
-    builder = CatalogBuilder(home, connector.client, options=options)
-    return io_loop.run(_verify(home, builder, options))
+    return io_loop.run(_verify(work, index))
 
 
-async def _verify(home: ObjectHome, builder: CatalogBuilder, options: Options) -> IndexDifferences:
-    metrics = Metrics()
+async def _verify(work: IndexCall, index: Path) -> IndexDifferences:
+    metrics, home, builder = Metrics(), work.home(index), work.builder(index)
     snapshot, _ = await home.read_head(metrics)
     current, _ = await builder.list_files(snapshot.head)
     seen: set[str] = set()
@@ -194,7 +186,7 @@ async def _verify(home: ObjectHome, builder: CatalogBuilder, options: Options) -
     wrong: dict[str, str] = {}
     checked = 0
     for tables in snapshot.tables:
-        reader = home.reader(cache=None, options=options, metrics=metrics)
+        reader = home.reader(cache=None, options=work.options, metrics=metrics)
         directory = await reader.load_directory(tables)
         files = await reader.whole_table(tables, Table.FILES)
         bounds = await reader.whole_table(tables, Table.BOUNDS)
@@ -215,7 +207,7 @@ async def _verify(home: ObjectHome, builder: CatalogBuilder, options: Options) -
             if isinstance(handle, AccelError):
                 wrong[path] = str(handle)
                 continue
-            rows, expected = FilesTable(), BoundsTable(_columns(snapshot.head))
+            rows, expected = FilesTable(), BoundsTable(snapshot.head.columns)
             rows.add(path, handle)
             expected.add([(ordinal, handle)])
             if rows.finish() != files.slice(ordinal, 1).combine_chunks():
@@ -230,10 +222,6 @@ async def _verify(home: ObjectHome, builder: CatalogBuilder, options: Options) -
         replaced=tuple(replaced),
         wrong=wrong,
     )
-
-
-def _columns(head: CatalogHead) -> frozenset[str] | None:
-    return None if head.columns is None else frozenset(head.columns)
 
 
 def _are(bounds: Any, ordinal: int) -> Any:

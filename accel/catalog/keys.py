@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KEYS",
+    "KEYS_ORDER",
     "KEY_COLUMNS",
     "ColumnHits",
     "KeyConditions",
@@ -50,6 +51,7 @@ KEYS: Final = "keys"
 """The kind, as in `indexes={"user_id": "keys"}`."""
 _VALUE: Final = Column(("value",))
 KEY_COLUMNS: Final = ("value", "place")
+KEYS_ORDER: Final = [(name, "ascending") for name in KEY_COLUMNS]
 _UNIT_BITS: Final = 32
 _UNIT_MASK: Final = (1 << _UNIT_BITS) - 1
 
@@ -107,12 +109,9 @@ class KeysTable:
         """Return the table, sorted by value; None where no file is covered."""
         if not self._parts:
             return None
-        import pyarrow.compute as pc
-
         whole = pa.concat_tables(self._parts)
         self._parts = []
-        order = [(name, "ascending") for name in KEY_COLUMNS]
-        return whole.take(pc.sort_indices(whole, sort_keys=order))
+        return whole.sort_by(KEYS_ORDER)
 
 
 def _key_type(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType | None:

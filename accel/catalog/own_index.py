@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import decimal
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -171,11 +171,11 @@ def _tests(where: Expr) -> Iterable[Comparison]:
             for operand in where.operands:
                 yield from _tests(operand)
         case e.Compare(left=e.Column() as column, right=e.Literal() as literal):
-            if where.op.value in _MIRRORED and literal.value is not None:
+            if where.op in _OPERATORS and literal.value is not None:
                 yield Comparison(column.name, where.op.value, literal.value)
         case e.Compare(left=e.Literal() as literal, right=e.Column() as column):
-            if where.op.value in _MIRRORED and literal.value is not None:
-                yield Comparison(column.name, _MIRRORED[where.op.value], literal.value)
+            if where.op in _OPERATORS and literal.value is not None:
+                yield Comparison(column.name, where.op.mirrored.value, literal.value)
         case e.InList():
             yield Comparison(where.column.name, "IN", [value for value in where.values if value is not None])
         case e.InArray():
@@ -188,7 +188,7 @@ def _tests(where: Expr) -> Iterable[Comparison]:
             pass
 
 
-_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_OPERATORS: Final = frozenset({e.Op.EQ, e.Op.NE, e.Op.LT, e.Op.LE, e.Op.GT, e.Op.GE})
 
 
 def _judge(where: Expr, bounds: Mapping[str, tuple[Any, Any]], *, nulls: bool) -> Evidence:
@@ -319,9 +319,7 @@ class OwnIndexSource(FileSource):
             return
         # No file may match: the first of all files settles the schema, and none of its rows is read.
         block = await anext(self._files.blocks(request))
-        first = block.files[0]
-        nothing = FileFacts(size=None, etag=None, rows={})
-        entry = FileEntry(first.root, first.path, first.url, first.size, first.etag, first.partition, nothing)
+        entry = replace(block.files[0], facts=FileFacts(size=None, etag=None, rows={}))
         yield FileBlock((entry,), block.partition_schema, block.round_trips)
 
     async def _named(self, request: SourceRequest) -> AsyncIterator[Sequence[IndexedFile | str]]:

@@ -283,20 +283,23 @@ class CatalogPruner:
         self, files: Sequence[tuple[FileEntry, FilePlace | None]], reader: SegmentReader
     ) -> list[FileEntry]:
         """The files with the metadata that the catalog has of them, as far as they come without."""
-        by_segment: dict[str, list[int]] = {}
+        by_segment: dict[str, list[tuple[int, FilePlace]]] = {}
         for at, (file, place) in enumerate(files):
             if place is not None and file.facts is None:
-                by_segment.setdefault(place.tables.segment.id, []).append(at)
-        works: list[Callable[[SegmentReader], Coroutine[Any, Any, Mapping[int, bytes]]]] = []
-        for found in by_segment.values():
-            wanted = sorted(place.ordinal for _, place in map(files.__getitem__, found) if place is not None)
-            tables = next(place.tables for _, place in map(files.__getitem__, found) if place is not None)
-            works.append(partial(SegmentReader.metadata, tables=tables, files=wanted))
+                by_segment.setdefault(place.tables.segment.id, []).append((at, place))
+        works: list[Callable[[SegmentReader], Coroutine[Any, Any, Mapping[int, bytes]]]] = [
+            partial(
+                SegmentReader.metadata,
+                tables=found[0][1].tables,
+                files=sorted(place.ordinal for _, place in found),
+            )
+            for found in by_segment.values()
+        ]
         out = [file for file, _ in files]
         for found, metadata in zip(by_segment.values(), await reader.side_by_side(works), strict=True):
-            for at in found:
-                file, place = files[at]
-                if place is not None and file.size is not None:
+            for at, place in found:
+                file = out[at]
+                if file.size is not None:
                     facts = FileFacts(size=file.size, etag=file.etag, tail=metadata[place.ordinal])
                     out[at] = replace(file, facts=facts)
         return out

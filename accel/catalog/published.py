@@ -17,10 +17,15 @@ if TYPE_CHECKING:
     from accel.scanning.spec import ScanSpec
     from accel.store.client import Connector
 
-__all__ = ["INDEX_NAME", "IndexBesideFiles"]
+__all__ = ["INDEX_NAME", "IndexBesideFiles", "index_beside"]
 
 INDEX_NAME: Final = "_accel/"
 """The directory of the index, below that of the files."""
+
+
+def index_beside(source: str | os.PathLike[str]) -> str:
+    """Return the directory of the index that is published beside the files of a directory."""
+    return f"{os.fspath(source).rstrip('/')}/{INDEX_NAME}"
 
 
 class IndexBesideFiles:
@@ -66,5 +71,4 @@ class IndexBesideFiles:
     def _home(self) -> ObjectHome:
         from accel.catalog.objects import home_at
 
-        path = f"{os.fspath(self._spec.source).rstrip('/')}/{INDEX_NAME}"
-        return home_at(path, self._connector, in_store=self._in_store)
+        return home_at(index_beside(self._spec.source), self._connector, in_store=self._in_store)

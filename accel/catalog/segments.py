@@ -293,13 +293,17 @@ class SegmentReader:
         """Read the metadata of some files, by their ordinals."""
         if not files:
             return {}
+        found = tables.metadata
         one = tables.segment.objects[Table.FILES]
-        if one.content is not None and _uncompressed_bytes(one, "metadata") <= _MOST_METADATA:
+        if (
+            found is None
+            and one.content is not None
+            and _uncompressed_bytes(one, "metadata") <= _MOST_METADATA
+        ):
             # It is at hand: it is decoded once for all scans.
-            found = tables.metadata
-            if found is None:
-                found = (await self._read(tables.segment, Table.FILES, ["metadata"])).column(0)
-                tables.metadata = found if found.nbytes <= _MOST_METADATA else None
+            found = (await self._read(tables.segment, Table.FILES, ["metadata"])).column(0)
+            tables.metadata = found if found.nbytes <= _MOST_METADATA else None
+        if found is not None:
             return {at: found[at].as_py() for at in files}
         # The first file of a scan is needed for every question.
         known = tables.first_metadata
@@ -308,10 +312,10 @@ class SegmentReader:
             return {at: known[at] for at in files}
         rows = RowSelection.of([(at, at + 1) for at in missing])
         table = await self._read(tables.segment, Table.FILES, ["metadata"], rows=rows)
-        found = {**known, **dict(zip(missing, table.column(0).to_pylist(), strict=True))}
-        if tables.first in found:
-            tables.first_metadata = {tables.first: found[tables.first]}
-        return {at: found[at] for at in files}
+        known = {**known, **dict(zip(missing, table.column(0).to_pylist(), strict=True))}
+        if tables.first in known:
+            tables.first_metadata = {tables.first: known[tables.first]}
+        return {at: known[at] for at in files}
 
     async def look_up(self, tables: SegmentTables, conditions: KeyConditions) -> KeyHits | None:
         """Look up the keys that a question names; None where the segment has no table for them."""

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from accel.catalog.objects import directory_at
 from accel.catalog.pruning import CatalogPruner, FilePlace
 from accel.catalog.segments import CatalogSnapshot, SegmentReader
 from accel.errors import ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.planning.file_entry import FileBlock
 from accel.scanning.file_source import FileSource, SourceRequest
-from accel.store.location import parse_url
 from accel.store.range_store import ObjectEntry, PageSeen
 from accel.store.request_errors import foremost
 from accel.store.tasks import Group
@@ -74,7 +74,12 @@ class CatalogSource(FileSource):
             if self._covers_all(snapshot):
                 yield await self._matching(snapshot, trips, reader, request)
                 return
-            block = await self._listed_by(_entries(snapshot, self._pruner), snapshot, request)
+            everything = [
+                FilePlace(tables, at)
+                for tables in snapshot.tables
+                for at in np.flatnonzero(tables.live()).tolist()
+            ]
+            block = await self._listed_by(self._entries(everything, snapshot), snapshot, request)
             block = replace(block, round_trips=trips, catalog_trips=trips, listed=False)
             yield await pruner.prune(block, snapshot, reader, request)
             return
@@ -106,8 +111,7 @@ class CatalogSource(FileSource):
             return False
         if spec.selection is not None or not snapshot.head.num_files:
             return False
-        text = os.fspath(source)
-        location = parse_url(text if text.endswith("/") else f"{text}/", in_store=self._in_store)
+        location = directory_at(source, in_store=self._in_store)
         if (location.root, location.path) != self._pruner.home.base(snapshot.head):
             return False
         directories = [tables.directory for tables in snapshot.tables]
@@ -124,7 +128,7 @@ class CatalogSource(FileSource):
             (FilePlace(tables, tables.first) for tables in snapshot.tables),
             key=lambda place: place.path,
         )
-        (first_file,) = (await self._listed_by([_entry(first, snapshot, pruner)], snapshot, request)).files
+        (first_file,) = (await self._listed_by(self._entries([first], snapshot), snapshot, request)).files
         (opened,) = await pruner.enrich([(first_file, first)], None, reader, request)
         verdicts = await pruner.verdicts(opened, _NO_COLUMNS, snapshot, reader, request)
         places = [first]
@@ -132,16 +136,26 @@ class CatalogSource(FileSource):
             left = tables.live()
             if verdicts is not None:
                 left &= verdicts[tables.segment.id].may_match
+            if tables is first.tables:
+                left[first.ordinal] = False
             places += [FilePlace(tables, at) for at in np.flatnonzero(left).tolist()]
-        places = [first, *(one for one in places[1:] if one != first)]
-        places.sort(key=lambda place: place.path)
-        block = await self._listed_by([_entry(one, snapshot, pruner) for one in places], snapshot, request)
+        entries = self._entries(places, snapshot)
+        by_path = {entry.path: place for entry, place in zip(entries, places, strict=True)}
+        block = await self._listed_by(entries, snapshot, request)
         pruner.count(snapshot.head.num_files, snapshot.head.num_files - len(places), metrics)
-        by_path = {_entry(one, snapshot, pruner).path: one for one in places}
         found = [(file, by_path.get(file.path)) for file in block.files]
         found = [(opened if place == first else file, place) for file, place in found]
         block = replace(block, round_trips=trips, catalog_trips=trips, listed=False)
         return pruner.finish(block, await pruner.enrich(found, verdicts, reader, request), snapshot, reader)
+
+    def _entries(self, places: Sequence[FilePlace], snapshot: CatalogSnapshot) -> list[ObjectEntry]:
+        """Files as a listing of the store has them."""
+        _, base = self._pruner.home.base(snapshot.head)
+        entries = []
+        for place in places:
+            directory, at = place.directory, place.ordinal
+            entries.append(ObjectEntry(base + directory.paths[at], directory.sizes[at], directory.etags[at]))
+        return entries
 
     async def _listed_by(
         self, entries: Sequence[ObjectEntry], snapshot: CatalogSnapshot, request: SourceRequest
@@ -167,25 +181,11 @@ class CatalogSource(FileSource):
         )
 
 
-def _entry(place: FilePlace, snapshot: CatalogSnapshot, pruner: CatalogPruner) -> ObjectEntry:
-    _, base = pruner.home.base(snapshot.head)
-    directory, at = place.directory, place.ordinal
-    return ObjectEntry(base + directory.paths[at], directory.sizes[at], directory.etags[at])
-
-
-def _entries(snapshot: CatalogSnapshot, pruner: CatalogPruner) -> list[ObjectEntry]:
-    """All files of a catalog, by path."""
-    places = (
-        FilePlace(tables, at) for tables in snapshot.tables for at in np.flatnonzero(tables.live()).tolist()
-    )
-    return sorted((_entry(place, snapshot, pruner) for place in places), key=lambda entry: entry.path)
-
-
 class _CatalogListing:
     """A `ListingClient` that lists what a catalog lists."""
 
     def __init__(self, entries: Sequence[ObjectEntry]) -> None:
-        self._entries = entries
+        self._entries = sorted(entries, key=lambda entry: entry.path)
 
     async def list_below(
         self, prefix: str, *, metrics: Metrics | None = None, begun: PageSeen | None = None

@@ -10,8 +10,8 @@ from accel.catalog.building import CatalogBuilder, IndexReport, Progress
 from accel.catalog.describing import column_text
 from accel.catalog.head import CatalogHead
 from accel.catalog.keys import KEYS
-from accel.catalog.objects import directory_at, home_at
-from accel.catalog.published import INDEX_NAME
+from accel.catalog.objects import ObjectHome, directory_at, home_at
+from accel.catalog.published import index_beside
 from accel.errors import StoreError
 from accel.options import Options, check_options
 from accel.predicate.expr import column_named
@@ -19,6 +19,7 @@ from accel.store import io_loop
 from accel.store.client import Connector
 
 __all__ = [
+    "IndexCall",
     "build_index",
     "build_index_async",
     "compact_index",
@@ -88,7 +89,7 @@ def build_index(
     >>> report = accel.build_index("s3://bucket/flights/")  # doctest: +SKIP
     >>> accel.scan("s3://bucket/flights/", "carrier = 'HA'", index="s3://bucket/flights/_accel/")  # doctest: +SKIP
     """
-    work = _Verb(store, storage_options, options, progress)
+    work = IndexCall(store, storage_options, options, progress)
     del store, storage_options
     return io_loop.run(work.build(source, to, columns, indexes))
 
@@ -116,7 +117,7 @@ async def build_index_async(
     IndexReport
         The changes to the index, and what it covers now.
     """
-    work = _Verb(store, storage_options, options, progress)
+    work = IndexCall(store, storage_options, options, progress)
     del store, storage_options
     return await io_loop.bridge(work.build(source, to, columns, indexes))
 
@@ -152,7 +153,7 @@ def refresh_index(
     IndexFormatError
         The index is damaged.
     """
-    work = _Verb(store, storage_options, options, progress)
+    work = IndexCall(store, storage_options, options, progress)
     del store, storage_options
     return io_loop.run(work.refresh(index))
 
@@ -177,7 +178,7 @@ async def refresh_index_async(
     IndexReport
         The changes to the index, and what it covers now.
     """
-    work = _Verb(store, storage_options, options, progress)
+    work = IndexCall(store, storage_options, options, progress)
     del store, storage_options
     return await io_loop.bridge(work.refresh(index))
 
@@ -208,7 +209,7 @@ def compact_index(
     StoreError, IndexFormatError
         As `refresh_index` does.
     """
-    work = _Verb(store, storage_options, options, None)
+    work = IndexCall(store, storage_options, options)
     del store, storage_options
     return io_loop.run(work.compact(index))
 
@@ -232,7 +233,7 @@ async def compact_index_async(
     IndexReport
         The changes to the index, and what it covers now.
     """
-    work = _Verb(store, storage_options, options, None)
+    work = IndexCall(store, storage_options, options)
     del store, storage_options
     return await io_loop.bridge(work.compact(index))
 
@@ -268,7 +269,7 @@ def vacuum_index(
     ValueError
         `grace` is negative.
     """
-    work = _Verb(store, storage_options, options, None)
+    work = IndexCall(store, storage_options, options)
     del store, storage_options
     return io_loop.run(work.vacuum(index, grace))
 
@@ -293,7 +294,7 @@ async def vacuum_index_async(
     IndexReport
         The changes to the index, and what it covers now.
     """
-    work = _Verb(store, storage_options, options, None)
+    work = IndexCall(store, storage_options, options)
     del store, storage_options
     return await io_loop.bridge(work.vacuum(index, grace))
 
@@ -302,24 +303,35 @@ def _column(name: str) -> str:
     return column_text(column_named(name).path)
 
 
-class _Verb:
-    """One call, with the means to carry it out. On the I/O loop, but for its making."""
+class IndexCall:
+    """One call of a verb, with the means to carry it out. On the I/O loop, but for its making.
+
+    Parameters
+    ----------
+    store, storage_options, options, progress
+        As for `build_index`.
+    """
 
     def __init__(
         self,
         store: object | None,
         storage_options: Mapping[str, Any] | None,
         options: Options | None,
-        progress: Progress | None,
+        progress: Progress | None = None,
     ) -> None:
-        self._options = check_options(options)
-        self._connector = Connector(storage_options=storage_options, store=store, options=self._options)
+        self.options = check_options(options)
+        self._connector = Connector(storage_options=storage_options, store=store, options=self.options)
         self._in_store = store is not None
         self._progress = progress
 
-    def _builder(self, index: Path) -> CatalogBuilder:
-        home = home_at(index, self._connector, in_store=self._in_store)
-        return CatalogBuilder(home, self._connector.client, options=self._options, progress=self._progress)
+    def home(self, index: Path) -> ObjectHome:
+        """Return the home of an index."""
+        return home_at(index, self._connector, in_store=self._in_store)
+
+    def builder(self, index: Path) -> CatalogBuilder:
+        """Return what builds and keeps an index."""
+        client_for = self._connector.client
+        return CatalogBuilder(self.home(index), client_for, options=self.options, progress=self._progress)
 
     async def build(
         self,
@@ -328,6 +340,7 @@ class _Verb:
         columns: Sequence[str] | None,
         indexes: Mapping[str, str] | None,
     ) -> IndexReport:
+        """Do what `build_index` does."""
         if isinstance(columns, str):
             raise TypeError(f"columns is a sequence of names, not the text {columns!r:.80}")
         kinds = {_column(name): kind for name, kind in (indexes or {}).items()}
@@ -336,7 +349,7 @@ class _Verb:
             raise ValueError(f"there is no index of kind {unknown[0]!r} outside the files: there is {KEYS!r}")
         directory = directory_at(source, in_store=self._in_store)
         beside = to is None
-        index = f"{os.fspath(source).rstrip('/')}/{INDEX_NAME}" if to is None else to
+        index = index_beside(source) if to is None else to
         if to is not None and directory_at(to, in_store=self._in_store) == directory:
             raise StoreError("the index and the files cannot share a directory", path=str(directory))
         head = CatalogHead(
@@ -344,15 +357,18 @@ class _Verb:
             columns=None if columns is None else tuple(map(_column, columns)),
             indexes=kinds,
         )
-        return await self._builder(index).refresh(make=head)
+        return await self.builder(index).refresh(make=head)
 
     async def refresh(self, index: Path) -> IndexReport:
-        return await self._builder(index).refresh()
+        """Do what `refresh_index` does."""
+        return await self.builder(index).refresh()
 
     async def compact(self, index: Path) -> IndexReport:
-        return await self._builder(index).compact()
+        """Do what `compact_index` does."""
+        return await self.builder(index).compact()
 
     async def vacuum(self, index: Path, grace: float) -> IndexReport:
+        """Do what `vacuum_index` does."""
         if not grace >= 0:
             raise ValueError(f"grace is a number of seconds, not {grace!r}")
-        return await self._builder(index).vacuum(grace=grace)
+        return await self.builder(index).vacuum(grace=grace)

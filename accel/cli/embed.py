@@ -12,7 +12,7 @@ from typing import Any
 
 from accel.cli.arguments import UsageError, accel_options, storage_options
 from accel.cli.output import print_json, say
-from accel.cli.terminal import byte_count, console_for, print_table
+from accel.cli.terminal import byte_count, console_for, print_table, work_progress
 from accel.cli.values import safe_text
 from accel.writing import EmbedProgress, EmbedReport, embed
 
@@ -55,27 +55,10 @@ def _progress() -> Iterator[Callable[[EmbedProgress], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import DownloadColumn
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=30),
-        DownloadColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=8) as bar:
-        task = bar.add_task("reading", total=None)
-
-        def show(now: EmbedProgress) -> None:
-            bar.update(
-                task,
-                description=_STAGES.get(now.stage, now.stage),
-                completed=now.done,
-                total=max(1, now.total),
-            )
-
-        yield show
+    with work_progress("reading", DownloadColumn) as show:
+        yield lambda now: show(now.done, now.total, _STAGES.get(now.stage, now.stage))
 
 
 def _print(report: EmbedReport) -> None:

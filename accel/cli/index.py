@@ -70,18 +70,13 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import MofNCompleteColumn
 
-    columns = (
-        TextColumn("reading files"),
-        BarColumn(bar_width=30),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=8) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=max(1, total))
+    from accel.cli.terminal import work_progress
+
+    text = "reading files"
+    with work_progress(text, MofNCompleteColumn) as show:
+        yield lambda done, total: show(done, total, text)
 
 
 def _print_report(report: IndexReport) -> None:

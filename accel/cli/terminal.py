@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from accel.cli.values import safe_text, shown_values
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress, ProgressColumn
 
     from accel.metrics import Metrics
     from accel.scanning.scan import Scan
@@ -26,6 +27,7 @@ __all__ = [
     "print_table",
     "show_progress",
     "summarize",
+    "work_progress",
 ]
 
 
@@ -35,20 +37,49 @@ def show_progress(scan: Scan, *, shown: bool) -> Iterator[None]:
     if not shown or not sys.stderr.isatty():
         yield
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TimeElapsedColumn
+    from rich.progress import BarColumn, ProgressColumn, Task, TimeElapsedColumn
     from rich.text import Text
 
     class Counts(ProgressColumn):
         def render(self, task: Task) -> Text:
             return Text(summarize(scan.metrics))
 
-    console = Console(stderr=True)
-    columns = (BarColumn(bar_width=20), Counts(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, refresh_per_second=8) as progress:
+    with _progress_of(BarColumn(bar_width=20), Counts(), TimeElapsedColumn()) as progress:
         # The total is known only when the last file has been planned, so the bar pulses.
         progress.add_task("scan", total=None)
         yield
+
+
+@contextlib.contextmanager
+def work_progress(text: str, counts: type[ProgressColumn]) -> Iterator[Callable[[int, int, str], None]]:
+    """Show a bar on standard error while work of a known size is done.
+
+    Parameters
+    ----------
+    text : str
+        What is done at first.
+    counts : type
+        The column of rich that shows how much is done.
+
+    Yields
+    ------
+    callable
+        Shows what is done of how much, and what is being done.
+    """
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+
+    shown = (TextColumn("{task.description}"), BarColumn(bar_width=30), counts(), TimeElapsedColumn())
+    with _progress_of(*shown) as bar:
+        task = bar.add_task(text, total=None)
+        yield lambda done, total, now: bar.update(task, description=now, completed=done, total=max(1, total))
+
+
+def _progress_of(*columns: ProgressColumn) -> Progress:
+    """Lines on standard error that vanish when their work ends."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    return Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=8)
 
 
 def summarize(metrics: Metrics, *, started: float | None = None) -> str:

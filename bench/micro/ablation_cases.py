@@ -176,30 +176,30 @@ def _at_once(size: Size) -> Run:
     return run
 
 
-def _wide_filter(size: Size) -> Run:
-    store, kept = _far({KEY: _flights(size)}), accel.Cache()
+def _known_file(
+    store: Any, where: Callable[[int], str | None], columns: Sequence[str] | None, *, warm: Sequence[int]
+) -> Run:
+    """Questions to a file whose metadata is cached, and whose data is not."""
+    kept = accel.Cache()
 
     def run(number: int) -> Answer:
         kept.byte_tier.clear()
-        return _scan(KEY, f"flight = {1 + number % 8_000}", None, store=store, cache=kept)
+        return _scan(KEY, where(number), columns, store=store, cache=kept)
 
-    for number in (8_001, 8_002):
+    for number in warm:
         run(number)
     return run
+
+
+def _wide_filter(size: Size) -> Run:
+    store = _far({KEY: _flights(size)})
+    return _known_file(store, lambda number: f"flight = {1 + number % 8_000}", None, warm=(8_001, 8_002))
 
 
 def _slow_network(size: Size) -> Run:
     """Few rows that only their values tell, so pages of the other columns need not be fetched."""
-    objects, kept = {KEY: _bench_file(size, "zstd")}, accel.Cache()
-    store = LatencyStore(DictStore(objects), bandwidth=SLOW_BANDWIDTH)
-
-    def run(number: int) -> Answer:
-        kept.byte_tier.clear()
-        return _scan(KEY, f"value > {4.2 + number % 100 / 1_000}", COLUMNS, store=store, cache=kept)
-
-    for number in (98, 99):
-        run(number)
-    return run
+    store = LatencyStore(DictStore({KEY: _bench_file(size, "zstd")}), bandwidth=SLOW_BANDWIDTH)
+    return _known_file(store, lambda number: f"value > {4.2 + number % 100 / 1_000}", COLUMNS, warm=(98, 99))
 
 
 def _many_files(cached: bool, size: Size) -> Run:
@@ -215,26 +215,15 @@ def _many_files(cached: bool, size: Size) -> Run:
 
 
 def _full_scan(codec: str, size: Size) -> Run:
-    store, kept = DictStore({KEY: _bench_file(size, codec)}), accel.Cache()
-
-    def run(number: int) -> Answer:
-        kept.byte_tier.clear()
-        return _scan(KEY, None, None, store=store, cache=kept)
-
-    run(0)
-    return run
+    store = DictStore({KEY: _bench_file(size, codec)})
+    return _known_file(store, lambda _: None, None, warm=(0,))
 
 
 def _small_groups(size: Size) -> Run:
-    store, kept = DictStore({KEY: _groups(size)}), accel.Cache()
-
-    def run(number: int) -> Answer:
-        kept.byte_tier.clear()
-        return _scan(KEY, f"value > {2 + number % 1000 / 10_000}", COLUMNS, store=store, cache=kept)
-
-    for number in (998, 999):
-        run(number)
-    return run
+    store = DictStore({KEY: _groups(size)})
+    return _known_file(
+        store, lambda number: f"value > {2 + number % 1000 / 10_000}", COLUMNS, warm=(998, 999)
+    )
 
 
 def _repeated(size: Size) -> Run:
