@@ -358,4 +358,7 @@ def _one_plan(plans: Sequence[Plan]) -> Plan:
     from accel.planning.plan import Plan
 
     tasks = [task for plan in plans for task in plan.tasks]
-    return Plan(tasks, schema=plans[0].schema if plans else pa.schema([]))
+    metrics = Metrics()
+    for plan in plans:
+        metrics.merge(plan.metrics)
+    return Plan(tasks, schema=plans[0].schema if plans else pa.schema([]), metrics=metrics)

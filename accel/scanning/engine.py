@@ -286,9 +286,8 @@ class Engine:
             forgets=self._cache is None,
         )
         # Without a cache of the caller's the function would keep the metadata of all files alive as long as the plan.
-        return Plan(
-            tasks, schema=question.output, explained=explained if self._cache is not None else explained()
-        )
+        explanation = explained if self._cache is not None else explained()
+        return Plan(tasks, schema=question.output, explained=explanation, metrics=metrics)
 
 
 def _make_reader(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from accel.api import AUTO, DEFAULT_CACHE, plan, scan
-from accel.options import MIB, Options, check_options
-from accel.planning.task_arrow import TASK_ARROW_SCHEMA, join_rows, take_out
+from accel.api import AUTO, DEFAULT_CACHE, plan
+from accel.options import Options, check_options
+from accel.planning.task_arrow import TASK_ARROW_SCHEMA, take_out
 from accel.scanning.spec import Path, check_count
+from accel.spark.executing import TaskReader, for_executors
+from accel.spark.partitions import parallelism_of, partition_count, spread
 from accel.spark.schema import spark_ddl, spark_schema
 
 if TYPE_CHECKING:
@@ -24,18 +25,10 @@ if TYPE_CHECKING:
     from accel.predicate.where import Where
     from accel.scanning.spec import Partitioning, Path, PathKey, Paths
 
-__all__ = ["TASK_SCHEMA", "for_executors", "read", "spread"]
+__all__ = ["TASK_SCHEMA", "read"]
 
 TASK_SCHEMA = spark_ddl(TASK_ARROW_SCHEMA)
 """The Spark schema, as DDL text, of the tasks that `paths.mapInArrow(accel.plan, TASK_SCHEMA)` returns."""
-
-_PARTITION_BYTES = 64 * MIB
-"""About the most bytes that one Spark partition reads if there are enough tasks."""
-_TASK_COST = MIB // 4
-"""The weight of the round trip of a task, in bytes that could arrive meanwhile."""
-_DEFAULT_PARALLELISM = 16
-"""The parallelism of a session that does not tell it (Spark Connect)."""
-_FOR_EXECUTORS = ("storage_options", "options", "store")
 
 
 def read(
@@ -123,34 +116,18 @@ def read(
     batches, shared = take_out(planned)
     tasks = _task_frame(spark, pa.Table.from_batches(batches), partitions)
     given = {"storage_options": storage_options, "options": options, "store": store, "cache": cache}
-    read_tasks = partial(_read_tasks, keywords=for_executors(given), shared=shared)
-    return tasks.mapInArrow(read_tasks, result)
+    from accel.spark.job_metrics import counts_of
 
-
-def for_executors(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keywords of a scan that its tasks need on an executor, without those that have their default.
-
-    A cache belongs to its process and is not sent, but `cache=None` is.
-    """
-    given = {name: keywords[name] for name in _FOR_EXECUTORS if keywords.get(name) is not None}
-    if "cache" in keywords and keywords["cache"] is None:
-        given["cache"] = None
-    return given
-
-
-def spread(nbytes: npt.NDArray[np.int64], partitions: int) -> npt.NDArray[np.int32]:
-    """Return the partition of each task: runs of consecutive tasks of about equal weight, numbered without gaps."""
-    if len(nbytes) == 0:
-        return np.zeros(0, dtype=np.int32)
-    weights = nbytes + _TASK_COST
-    middles = np.cumsum(weights) - weights / 2
-    rough = (middles * partitions / weights.sum()).astype(np.int64)
-    return np.unique(rough, return_inverse=True)[1].astype(np.int32)
+    counts = counts_of(spark)
+    if counts is not None:
+        counts.add(planned.metrics)
+    reader = TaskReader(keywords=for_executors(given), counts=counts)
+    return tasks.mapInArrow(partial(reader.read, shared=shared), result)
 
 
 def _task_frame(spark: SparkSession, table: pa.Table, partitions: int | None) -> DataFrame:
     sizes = np.array(table["bytes"].to_pylist(), dtype=np.int64)
-    number = spread(sizes, partitions or _default_partitions(spark, sizes))
+    number = spread(sizes, partitions or partition_count(sizes, parallelism_of(spark)))
     places = pa.schema([("spark_partition", pa.int32()), ("spark_position", pa.int32())])
     position = np.arange(table.num_rows, dtype=np.int32)
     # createDataFrame requires a chunk in every column, which a plan without tasks lacks.
@@ -168,18 +145,3 @@ def _task_frame(spark: SparkSession, table: pa.Table, partitions: int | None) ->
     else:
         frame = frame.repartitionByRange(count, "spark_partition")
     return frame.sortWithinPartitions("spark_position")
-
-
-def _default_partitions(spark: SparkSession, sizes: npt.NDArray[np.int64]) -> int:
-    context = getattr(spark, "sparkContext", None)
-    parallel = _DEFAULT_PARALLELISM if context is None else int(context.defaultParallelism)
-    weight = int(sizes.sum()) + _TASK_COST * len(sizes)
-    return max(1, min(len(sizes), max(parallel, -(-weight // _PARTITION_BYTES))))
-
-
-def _read_tasks(
-    batches: Iterator[pa.RecordBatch], *, keywords: Mapping[str, Any], shared: Mapping[str, bytes]
-) -> Iterator[pa.RecordBatch]:
-    """Read the tasks of one partition, on an executor; `shared` holds the parts that the tasks share."""
-    tasks = (join_rows(batch.select(TASK_ARROW_SCHEMA.names), shared) for batch in batches)
-    return iter(scan(tasks, **keywords))
