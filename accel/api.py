@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any, Literal, Never
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from accel.options import Options, check_options
 from accel.scanning.engine import Engine
 from accel.scanning.file_source import FileSource
 from accel.scanning.scan import Scan
-from accel.scanning.spec import ScanSpec, check_arguments
+from accel.scanning.spec import OnError, ScanSpec, check_arguments
 from accel.store import io_loop
 from accel.store.client import Connector
 
@@ -211,6 +211,7 @@ def plan(
     embedded: Mapping[str, str] | None = None,
     index: Path | FilesIndex | None = AUTO,
     listing: str = "store",
+    on_error: Literal["raise", "skip"] = "raise",
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
     cache: Cache | None = DEFAULT_CACHE,
@@ -226,6 +227,9 @@ def plan(
     ----------
     source, where, columns, selection, schema, partitioning, glob, embedded, index, listing
         As for `scan`.
+    on_error : {"raise", "skip"}
+        What happens to a file that is missing or broken: its error is raised, or the plan goes without it and names it in
+        `plan.metrics.warnings`.
     store, storage_options, cache, options
         As for `scan`.
 
@@ -246,6 +250,7 @@ def plan(
         The store did not answer, or holds no such file (ObjectNotFoundError).
     """
     _refuse("plan", refused)
+    skips = OnError(on_error)
     engine = scan(
         source,
         where,
@@ -264,7 +269,7 @@ def plan(
     )._engine
     # Credentials must not stay in the variables of a frame that a traceback may show.
     del source, store, storage_options
-    return _one_plan([io_loop.run(part.plan(Metrics())) for part in engine.parts()])
+    return _one_plan([io_loop.run(part.plan(Metrics(), on_error=skips)) for part in engine.parts()])
 
 
 async def plan_async(
@@ -279,6 +284,7 @@ async def plan_async(
     embedded: Mapping[str, str] | None = None,
     index: Path | FilesIndex | None = AUTO,
     listing: str = "store",
+    on_error: Literal["raise", "skip"] = "raise",
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
     cache: Cache | None = DEFAULT_CACHE,
@@ -291,6 +297,9 @@ async def plan_async(
     ----------
     source, where, columns, selection, schema, partitioning, glob, embedded, index, listing
         As for `scan`.
+    on_error : {"raise", "skip"}
+        What happens to a file that is missing or broken: its error is raised, or the plan goes without it and names it in
+        `plan.metrics.warnings`.
     store, storage_options, cache, options
         As for `scan`.
 
@@ -305,6 +314,7 @@ async def plan_async(
         As `plan` raises them.
     """
     _refuse("plan_async", refused)
+    skips = OnError(on_error)
     engine = scan(
         source,
         where,
@@ -322,7 +332,7 @@ async def plan_async(
         options=options,
     )._engine
     del source, store, storage_options
-    return _one_plan([await io_loop.bridge(part.plan(Metrics())) for part in engine.parts()])
+    return _one_plan([await io_loop.bridge(part.plan(Metrics(), on_error=skips)) for part in engine.parts()])
 
 
 # The names of arguments in other libraries -> their names here.

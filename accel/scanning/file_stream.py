@@ -28,6 +28,7 @@ from accel.scanning.block_pruning import excluded_by_facts
 from accel.scanning.file_jobs import FileJob, FileJobs
 from accel.scanning.footer_prefetch import FooterPrefetcher, PrefetchedFile
 from accel.scanning.resolved_source import ResolvedSource
+from accel.scanning.spec import SKIPPED, OnError
 from accel.store.tasks import breathe
 
 __all__ = ["FileStream", "ListingSpeculation", "plan_files"]
@@ -316,7 +317,14 @@ async def plan_files(source: ResolvedSource) -> list[FilePlan]:
     async def work() -> None:
         while (left := await stream.next()) is not None:
             place, file, opened = left
-            plans[place] = await source.plan_current(file, opened)
+            try:
+                plans[place] = await source.plan_current(file, opened)
+            except SKIPPED as error:
+                if source.on_error is OnError.RAISE:
+                    raise
+                source.reader.metrics.warn(f"skipped: {error.at(path=file.url)}")
+                plans[place] = FilePlan()
+                source.count(plans[place], 1)
 
     most = source.spec.options.max_files_in_flight
     block = await source.first_block()

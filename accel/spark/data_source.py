@@ -9,30 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from accel.api import plan, scan
-from accel.decode.spark_types import to_spark_batch
-from accel.errors import SchemaMismatchError, redact
+from accel.errors import AccelError, ObjectNotFoundError
 from accel.metrics import Metrics
 from accel.planning.plan import Plan
-from accel.planning.task_arrow import take_out
 from accel.predicate.expr import And, Expr, join
 from accel.predicate.where import to_expr
 from accel.spark.credentials import with_credentials
-from accel.spark.executing import TaskReader, for_executors, one_line_errors
-from accel.spark.partitions import (
-    DEFAULT_PARALLELISM,
-    enough_tasks,
-    pack,
-    partition_count,
-    spread,
-    unpack,
-)
+from accel.spark.executing import one_line_errors
+from accel.spark.partition_reading import check_columns, make_partitions, read_partition
+from accel.spark.partitions import DEFAULT_PARALLELISM
 from accel.spark.pushed_filters import translate
 from accel.spark.schema import spark_schema
 from accel.spark.source_options import SourceOptions, read_options
@@ -40,28 +31,15 @@ from accel.spark.source_options import SourceOptions, read_options
 if TYPE_CHECKING:
     from pyspark import Accumulator
 
+    from accel.spark.streaming import AccelStreamReader
+
 __all__ = [
     "AccelDataSource",
     "AccelReader",
     "PushdownReader",
-    "TaskPartition",
     "make_source",
     "pushes_soundly",
 ]
-
-
-class TaskPartition(InputPartition):
-    """The tasks of one Spark partition, as bytes."""
-
-    def __init__(self, tasks: bytes, shared: Mapping[str, bytes], planned: Metrics | None = None) -> None:
-        self.tasks = tasks
-        self.shared = shared
-        """See `TaskReader.read`."""
-        self.planned = planned
-        """The counts of planning, in one partition of a job: its executor reports them."""
-
-    def __repr__(self) -> str:
-        return f"TaskPartition({len(self.tasks)} bytes)"
 
 
 class AccelDataSource(DataSource):
@@ -98,6 +76,22 @@ class AccelDataSource(DataSource):
             kind = PushdownReader if pushes else AccelReader
             return kind(asked, schema, inferred, parallelism=self.parallelism, counts=self.counts)
 
+    def streamReader(self, schema: StructType) -> AccelStreamReader:
+        """Return the reader of one stream."""
+        with one_line_errors():
+            try:
+                from accel.spark.streaming import AccelStreamReader
+            except ImportError:
+                raise AccelError(
+                    'this Spark is too old for readStream.format("accel"): it needs 4.2'
+                ) from None
+            asked = read_options(self.options)
+            if self.inferred is None:
+                columns = declared_schema(schema, asked)
+            else:
+                columns = pa.ipc.read_schema(pa.py_buffer(self.inferred))
+            return AccelStreamReader(asked, schema, columns, parallelism=self.parallelism, counts=self.counts)
+
 
 class AccelReader(DataSourceReader):
     """Plans one query on the driver, and reads its partitions on the executors.
@@ -128,7 +122,6 @@ class AccelReader(DataSourceReader):
         self._parallelism = parallelism
         self._counts = counts
         self._pushed: list[Expr] = []
-        self._limit = asked.limit
         self._hint: int | None = None
         if inferred is None and asked.columns is not None:
             raise ValueError("a schema of your own names the columns: leave the option columns out")
@@ -138,29 +131,7 @@ class AccelReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Plan the query."""
         with one_line_errors():
-            planned = self._plan()
-            batches, shared = take_out(planned)
-            tasks = pa.Table.from_batches(batches)
-            limit = self._rows()
-            if limit is not None:
-                tasks = enough_tasks(tasks, limit)
-            packed = pack(tasks, self._partition_of(tasks)) or [b""]
-            counts = [planned.metrics, *[None] * (len(packed) - 1)]
-            return [
-                TaskPartition(each, shared, of_plan) for each, of_plan in zip(packed, counts, strict=True)
-            ]
-
-    def _rows(self) -> int | None:
-        """Return the most rows that a partition needs to give."""
-        limits = [limit for limit in (self._limit, self._hint) if limit is not None]
-        return min(limits, default=None)
-
-    def _partition_of(self, tasks: pa.Table) -> Any:
-        sizes = np.array(tasks["bytes"].to_pylist(), dtype=np.int64)
-        if self._limit is not None:
-            # One partition after the other would not know how many rows the others have.
-            return spread(sizes, 1)
-        return spread(sizes, self._asked.partitions or partition_count(sizes, self._parallelism))
+            return make_partitions(self._plan(), self._asked, self._parallelism, hint=self._hint)
 
     def _plan(self) -> Plan:
         asked = self._asked
@@ -168,6 +139,7 @@ class AccelReader(DataSourceReader):
         conditions = [*([own] if own is not None else []), *self._pushed]
         where = join(And, conditions) if conditions else None
         keywords = with_credentials(asked.planning(), asked.credentials)
+        keywords["on_error"] = asked.on_error.value
         if self._inferred is None:
             planned = plan(
                 asked.source, where, schema=self._arrow_schema(), columns=self._schema.names, **keywords
@@ -176,23 +148,10 @@ class AccelReader(DataSourceReader):
             planned = plan(asked.source, where, columns=asked.columns, **keywords)
         else:
             planned = plan(asked.source, where, columns=self._schema.names, **keywords)
-        self._check(planned.schema)
+        changed = "they have changed since: load them again"
+        hint = "their types do not widen to those" if self._inferred is None else changed
+        check_columns(planned.schema, self._schema, asked, hint)
         return planned
-
-    def _check(self, found: pa.Schema) -> None:
-        """Refuse files whose columns are others than Spark expects."""
-        ours = spark_schema(found)
-        if [(f.name, f.dataType.simpleString()) for f in ours] == [
-            (f.name, f.dataType.simpleString()) for f in self._schema
-        ]:
-            return
-        message = f"the files have {ours.simpleString()}, and Spark expects {self._schema.simpleString()}"
-        hint = (
-            "their types do not widen to those"
-            if self._inferred is None
-            else "they have changed since: load them again"
-        )
-        raise SchemaMismatchError(message, path=_name(self._asked.source), hint=hint)
 
     def _arrow_schema(self) -> pa.Schema:
         """Return the columns in Arrow's types: the files' own, or as the user declared them."""
@@ -205,23 +164,7 @@ class AccelReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the tasks of a partition."""
-        asked = self._asked
-        reader = TaskReader(
-            keywords=for_executors({"storage_options": asked.storage_options, "options": asked.options}),
-            credentials=asked.credentials,
-            limit=self._rows(),
-            on_error=asked.on_error,
-            counts=self._counts,
-        )
-        if not isinstance(partition, TaskPartition):
-            return
-        if partition.planned is not None:
-            reader.count(partition.planned)
-        if not partition.tasks:
-            return
-        types = to_arrow_schema(self._schema, timezone="UTC")
-        for batch in reader.read(unpack(partition.tasks), partition.shared):
-            yield batch if batch.schema.equals(types) else to_spark_batch(batch, types)
+        return read_partition(partition, self._asked, self._schema, counts=self._counts, hint=self._hint)
 
 
 class PushdownReader(AccelReader):
@@ -254,9 +197,12 @@ def declared_schema(schema: StructType, asked: SourceOptions) -> pa.Schema:
     A column that the files have in a type which Spark shows as the declared one is read as they have it: a timestamp of
     nanoseconds, which is declared as `timestamp_ntz`, among them.
     """
-    found = _scan_schema(asked)
-    theirs = spark_schema(found)
     declared = to_arrow_schema(schema, timezone="UTC")
+    try:
+        found = _scan_schema(asked)
+    except ObjectNotFoundError:
+        return declared  # of a stream, the first file may still be to come
+    theirs = spark_schema(found)
     fields = []
     for wanted, field in zip(schema, declared, strict=True):
         at = found.get_field_index(wanted.name)
@@ -268,10 +214,6 @@ def declared_schema(schema: StructType, asked: SourceOptions) -> pa.Schema:
 def _scan_schema(asked: SourceOptions) -> pa.Schema:
     keywords = with_credentials(asked.planning(), asked.credentials)
     return scan(asked.source, asked.where, columns=asked.columns, **keywords).schema
-
-
-def _name(source: str | Sequence[str]) -> str:
-    return redact(source) if isinstance(source, str) else f"{len(source)} sources"
 
 
 def pushes_soundly() -> bool:

@@ -7,7 +7,6 @@ caller gave; an executor reads with its own cache and loop, which its Python wor
 from __future__ import annotations
 
 import contextlib
-import enum
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,41 +16,23 @@ import pyarrow as pa
 
 from accel.api import scan
 from accel.decode.spark_types import spark_conversion
-from accel.errors import (
-    AccelError,
-    EncryptedFileError,
-    ObjectNotFoundError,
-    ParquetFormatError,
-    redact,
-)
+from accel.errors import AccelError, redact
 from accel.metrics import Metrics
 from accel.planning.plan import Plan
 from accel.planning.task import ScanTask
 from accel.planning.task_arrow import TASK_ARROW_SCHEMA, decode_tasks, join_rows
+from accel.scanning.spec import SKIPPED, OnError
 from accel.spark.credentials import with_credentials
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
 
-__all__ = ["DEFAULT_BATCH_ROWS", "OnError", "TaskReader", "batch_rows", "for_executors", "one_line_errors"]
+__all__ = ["DEFAULT_BATCH_ROWS", "TaskReader", "batch_rows", "for_executors", "one_line_errors"]
 
 DEFAULT_BATCH_ROWS = 10_000
 """Spark's own default of the setting below."""
 _BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _FOR_EXECUTORS = ("storage_options", "options", "store")
-
-
-class OnError(enum.StrEnum):
-    """What happens to a file that is missing or broken."""
-
-    RAISE = "raise"
-    """The job fails, and its error names the file."""
-    SKIP = "skip"
-    """The file is left out from there on, and named in the warnings of the job's metrics."""
-
-
-SKIPPED = (ObjectNotFoundError, ParquetFormatError, EncryptedFileError)
-"""The errors of a missing or broken file. That a file was replaced is none: rows of two versions would mix."""
 
 
 def for_executors(keywords: Mapping[str, Any]) -> dict[str, Any]:

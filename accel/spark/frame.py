@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from accel.api import AUTO, DEFAULT_CACHE, plan
+from accel.api import AUTO, DEFAULT_CACHE
 from accel.options import Options, check_options
+from accel.planning.plan import Plan
 from accel.planning.task_arrow import TASK_ARROW_SCHEMA, take_out
-from accel.scanning.spec import Path, check_count
+from accel.predicate.where import to_expr
+from accel.scanning.spec import OnError, check_count
+from accel.spark.credentials import with_credentials
 from accel.spark.executing import TaskReader, for_executors
-from accel.spark.partitions import parallelism_of, partition_count, spread
+from accel.spark.partitions import enough_tasks, parallelism_of, partition_count, spread
+from accel.spark.planning import FilePlanner, FoundFiles, Planning, plan_or_find
 from accel.spark.schema import spark_ddl, spark_schema
 
 if TYPE_CHECKING:
@@ -27,6 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = ["TASK_SCHEMA", "read"]
 
+_FILES_EACH = 10_000
+"""The most files that one partition plans."""
+_MOST_ROWS = 2**31 - 1
+"""Spark counts the rows of a limit in 32 bits."""
+
 TASK_SCHEMA = spark_ddl(TASK_ARROW_SCHEMA)
 """The Spark schema, as DDL text, of the tasks that `paths.mapInArrow(accel.plan, TASK_SCHEMA)` returns."""
 
@@ -37,6 +46,7 @@ def read(
     *,
     where: Where = None,
     columns: Sequence[str] | None = None,
+    limit: int | None = None,
     partitions: int | None = None,
     selection: Mapping[PathKey, Any] | None = None,
     schema: pa.Schema | None = None,
@@ -45,29 +55,44 @@ def read(
     embedded: Mapping[str, str] | None = None,
     index: Path | FilesIndex | None = AUTO,
     listing: str = "store",
+    planning: Literal["auto", "driver", "executors"] = "auto",
+    on_error: Literal["raise", "skip"] = "raise",
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    credentials: str | None = None,
     cache: Cache | None = DEFAULT_CACHE,
     options: Options | None = None,
 ) -> DataFrame:
-    """Return a DataFrame of the matching rows. It is planned now on the driver, and read later on the executors.
+    """Return a DataFrame of the matching rows. Its files are found now, and read when Spark runs it.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
-        A session of Spark 4.0 or later; tested with 4.3, and not with Connect.
+        A session of Spark 3.5 or later, of Spark Connect too.
     url : str, path, or list
         As for `accel.scan`. The driver and every executor must be able to read it.
     where, columns
         As for `accel.scan`. A later filter on the DataFrame is Spark's own and prunes nothing.
+    limit : int, optional
+        The most rows. No partition reads more than these.
     partitions : int, optional
         The number of Spark partitions, each a run of consecutive tasks of about equal bytes. By default as many as the
         session runs tasks at once, more if one would read over 64 MiB, and never more than there are tasks.
     selection, schema, partitioning, glob, embedded, index, listing
         As for `accel.scan`. The driver alone reads the index.
+    planning : {"auto", "driver", "executors"}
+        Where footers are read and pages chosen: on the driver, now; or on the executors, in a stage before the one that reads,
+        so that the driver holds no more than the names of the files, and rows come in no order. "auto" is the driver up to
+        2,000 files, or 20,000 that an index knows.
+    on_error : {"raise", "skip"}
+        What happens to a file that is missing or broken: the job fails, naming it; or the rest of the file is left out, and
+        `accel.spark.metrics` names it in `warnings`. A file that was replaced fails the job either way.
     store, storage_options, cache, options
         As for `accel.scan`. `storage_options`, `options`, `store` and `cache=None` travel to the executors in the pickled
         function, never in the tasks; without `storage_options` each executor uses its own environment.
+    credentials : str, optional
+        A function that returns storage options, by its name, `"package.module:function"`: the driver and each executor
+        import and call it, and no secret travels.
 
     Returns
     -------
@@ -81,7 +106,7 @@ def read(
     TypeError
         `spark` is no session, or an argument is of none of these types.
     ValueError
-        `partitions` is less than 1.
+        `partitions` is less than 1, or `planning`, `on_error` or `credentials` is none of these.
     AccelError
         As `accel.plan` raises it. An executor raises `ObjectChangedError` if a file has changed since.
     """
@@ -89,40 +114,92 @@ def read(
         partitions = check_count(partitions, "partitions")
         if partitions < 1:
             raise ValueError(f"partitions is at least 1, not {partitions}")
+    if limit is not None:
+        limit = check_count(limit, "limit")
     if not hasattr(spark, "createDataFrame"):
         raise TypeError(f"the first argument is a SparkSession, not a {type(spark).__name__}")
+    skips, place = OnError(on_error), Planning(planning)
+    travelling = {"storage_options": storage_options, "options": options, "store": store, "cache": cache}
     try:
-        planned = plan(
-            url,
-            where,
-            columns=columns,
-            selection=selection,
-            schema=schema,
-            partitioning=partitioning,
-            glob=glob,
-            embedded=embedded,
-            index=index,
-            listing=listing,
-            store=store,
-            storage_options=storage_options,
-            cache=cache,
-            options=check_options(options).for_spark(),
+        keywords = with_credentials(
+            {
+                "columns": columns,
+                "selection": selection,
+                "schema": schema,
+                "partitioning": partitioning,
+                "glob": glob,
+                "embedded": embedded,
+                "index": index,
+                "listing": listing,
+                **travelling,
+                "options": check_options(options).for_spark(),
+            },
+            credentials,
         )
-        result = spark_schema(planned.schema)
+        planned = plan_or_find(url, where, planning=place, on_error=skips, keywords=keywords)
+        output = planned.schema if isinstance(planned, Plan) else planned.question.output
+        result = spark_schema(output)
     except BaseException:
         # Credentials must not stay in the variables of a frame that a traceback may show.
-        del url, storage_options, store
+        del url, storage_options, store, travelling
+        keywords = {}
         raise
-    batches, shared = take_out(planned)
-    tasks = _task_frame(spark, pa.Table.from_batches(batches), partitions)
-    given = {"storage_options": storage_options, "options": options, "store": store, "cache": cache}
     from accel.spark.job_metrics import counts_of
 
     counts = counts_of(spark)
     if counts is not None:
         counts.add(planned.metrics)
-    reader = TaskReader(keywords=for_executors(given), counts=counts)
-    return tasks.mapInArrow(partial(reader.read, shared=shared), result)
+    sent = for_executors(travelling)
+    reader = TaskReader(keywords=sent, credentials=credentials, limit=limit, on_error=skips, counts=counts)
+    if isinstance(planned, Plan):
+        batches, shared = take_out(planned)
+        table = pa.Table.from_batches(batches)
+        tasks = _task_frame(spark, table if limit is None else enough_tasks(table, limit), partitions)
+    else:
+        more = {
+            "columns": columns,
+            "embedded": embedded,
+            "on_error": skips.value,
+            "glob": False,
+            "index": None,
+        }
+        more |= {"options": keywords["options"], "schema": planned.question.schema}
+        more["partitioning"] = planned.partition_schema if len(planned.partition_schema) else None
+        planner = FilePlanner(
+            where=to_expr(where), keywords={**sent, **more}, credentials=credentials, counts=counts
+        )
+        shared = planner.shared
+        tasks = _planned_frame(spark, planned, planner, partitions)
+    frame = tasks.mapInArrow(partial(reader.read, shared=shared), result)
+    return frame if limit is None else frame.limit(min(limit, _MOST_ROWS))
+
+
+def _planned_frame(
+    spark: SparkSession, found: FoundFiles, planner: FilePlanner, partitions: int | None
+) -> DataFrame:
+    """Return the tasks that the executors plan, dealt out evenly."""
+    files = found.entries
+    sizes = np.array([file.size or 0 for file in files], dtype=np.int64)
+    parallel = parallelism_of(spark)
+    # How much of the files is left is known when it is too late: with a predicate, some partitions for each core.
+    count = partition_count(sizes, parallel) if planner.where is None else min(len(files), 4 * parallel)
+    number = spread(np.zeros(len(files), dtype=np.int64), max(parallel, -(-len(files) // _FILES_EACH)))
+    paths = pa.table(
+        [pa.array([file.url for file in files], pa.string()), pa.array(number, pa.int32())],
+        names=["path", "spark_partition"],
+    )
+    frame = _dealt_out(spark.createDataFrame(paths), number)
+    return frame.mapInArrow(planner.plan, TASK_SCHEMA).repartition(max(1, partitions or count))
+
+
+def _dealt_out(frame: DataFrame, number: Any) -> DataFrame:
+    """Return the rows in the partitions that their column `spark_partition` numbers."""
+    if not len(number):
+        return frame
+    count = int(number[-1]) + 1
+    if hasattr(frame, "repartitionById"):  # Spark 4.1
+        return frame.repartitionById(count, "spark_partition")
+    return frame.repartitionByRange(count, "spark_partition")
 
 
 def _task_frame(spark: SparkSession, table: pa.Table, partitions: int | None) -> DataFrame:
@@ -136,12 +213,5 @@ def _task_frame(spark: SparkSession, table: pa.Table, partitions: int | None) ->
         [*columns, pa.array(number), pa.array(position)],
         schema=pa.schema([*TASK_ARROW_SCHEMA, *places]),
     )
-    frame = spark.createDataFrame(numbered)
-    if table.num_rows == 0:
-        return frame
-    count = int(number[-1]) + 1
-    if hasattr(frame, "repartitionById"):  # Spark 4.1
-        frame = frame.repartitionById(count, "spark_partition")
-    else:
-        frame = frame.repartitionByRange(count, "spark_partition")
-    return frame.sortWithinPartitions("spark_position")
+    frame = _dealt_out(spark.createDataFrame(numbered), number)
+    return frame.sortWithinPartitions("spark_position") if table.num_rows else frame

@@ -178,7 +178,7 @@ def _comparable(family: Family, value: Any) -> bool:
 
 def _is_canonical(value: Any) -> bool:
     try:
-        return str(uuid.UUID(value)) == value
+        return bool(str(uuid.UUID(value)) == value)
     except (ValueError, AttributeError, TypeError):
         return False
 

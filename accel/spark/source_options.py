@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accel.options import Options
+from accel.scanning.spec import OnError
 from accel.spark.credentials import check_name
-from accel.spark.executing import OnError
 
 __all__ = ["SourceOptions", "read_options"]
 
