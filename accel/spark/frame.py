@@ -188,7 +188,7 @@ def _planned_frame(
         [pa.array([file.url for file in files], pa.string()), pa.array(number, pa.int32())],
         names=["path", "spark_partition"],
     )
-    frame = _dealt_out(spark.createDataFrame(paths), number)
+    frame = _dealt_out(_arrow_frame(spark, paths), number)
     return frame.mapInArrow(planner.plan, TASK_SCHEMA).repartition(max(1, partitions or count))
 
 
@@ -213,5 +213,15 @@ def _task_frame(spark: SparkSession, table: pa.Table, partitions: int | None) ->
         [*columns, pa.array(number), pa.array(position)],
         schema=pa.schema([*TASK_ARROW_SCHEMA, *places]),
     )
-    frame = _dealt_out(spark.createDataFrame(numbered), number)
+    frame = _dealt_out(_arrow_frame(spark, numbered), number)
     return frame.sortWithinPartitions("spark_position") if table.num_rows else frame
+
+
+def _arrow_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """Return a table as a DataFrame."""
+    if int(spark.version.partition(".")[0]) >= 4:
+        return spark.createDataFrame(table)
+    # Spark 3.5 takes rows only.
+    return spark.createDataFrame(
+        list(zip(*(column.to_pylist() for column in table), strict=True)), spark_ddl(table.schema)
+    )
