@@ -117,7 +117,11 @@ class CatalogHome(Protocol):
 
 
 # Scheme of the URL -> module and attribute of what makes the home: it takes the arguments of `home_at`.
-_MAKERS: Final[Mapping[str, str]] = {}
+_MAKERS: Final[Mapping[str, str]] = {
+    "sqlite": "accel.catalog.sqlite:SqliteHome.at",
+    "postgresql": "accel.catalog.postgres:PostgresHome.at",
+    "postgres": "accel.catalog.postgres:PostgresHome.at",
+}
 _OBJECTS: Final = "accel.catalog.objects:ObjectHome.at"
 """Of a path, and of the URL of a store."""
 

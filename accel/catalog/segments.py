@@ -42,6 +42,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_FEW_FILES: Final = 64
+"""Files whose metadata decides: bounds of further columns are not read for them."""
 _MOST_METADATA: Final = 4 * MIB
 """Metadata of a segment that stays decoded in memory, in bytes; of more only the rows that are asked for are decoded."""
 
@@ -126,6 +128,30 @@ class SegmentTables:
             if column.path[0] not in constant and column_text(column.path) in self.columns
         }
         return prune(bound, bounds, self.segment.num_files).may_true
+
+    def judge(self, found: MatchingFiles, bound: Bound, *, constant: frozenset[str]) -> Bools:
+        """Return whether each file may hold rows that match, where a home has left only some of them.
+
+        Parameters
+        ----------
+        found : MatchingFiles
+        bound, constant
+            As for `may_match`.
+        """
+        bounds = {}
+        for column in bound.columns:
+            name = column_text(column.path)
+            if column.path[0] in constant:
+                continue
+            if name in found.bounds:
+                rows = _column_rows(found.bounds[name], self.segment.num_files)
+                places = np.searchsorted(found.files, rows.files)
+                bounds[column.path] = _decode(column, replace(rows, files=places), len(found.files))
+            elif name in self.columns:
+                bounds[column.path] = self._bounds_of(column).take(found.files)
+        may = np.zeros(self.segment.num_files, bool)
+        may[found.files] = prune(bound, bounds, len(found.files)).may_true
+        return may
 
     def _bounds_of(self, column: BoundColumn) -> Bounds:
         name = column_text(column.path)
@@ -213,6 +239,8 @@ class MatchingFiles:
     """Their ordinals, ascending."""
     bounds: Mapping[str, pa.Table]
     """The rows of `bounds` about them as whole files, by column; each has the columns of `BOUND_COLUMNS`."""
+    round_trips: int
+    """The dependent waves of requests that it took."""
 
 
 class TableReader(Protocol):
@@ -261,6 +289,10 @@ class TableReader(Protocol):
 
     def inline_bytes(self, segment: Segment, table: str, column: str) -> int | None:
         """Return the bytes of a column that it takes no request to read; None where it takes one."""
+        ...
+
+    def compares(self, segment: Segment, column: str) -> bool:
+        """Return whether `matching` looks for bounds of a column by their values: then they are not read ahead."""
         ...
 
     async def matching(
@@ -314,8 +346,9 @@ class SegmentReader:
         and the metadata of the first file of each."""
         works: list[Callable[[SegmentReader], Coroutine[Any, Any, object]]] = []
         for tables in snapshot.tables:
+            ahead = [name for name in names if not self._rows.compares(tables.segment, name)]
             works.append(partial(SegmentReader.load_directory, tables=tables))
-            works.append(partial(SegmentReader.load_bounds, tables=tables, names=names))
+            works.append(partial(SegmentReader.load_bounds, tables=tables, names=ahead))
             works.append(partial(SegmentReader.metadata, tables=tables, files=[tables.first]))
         await self.side_by_side(works)
 
@@ -413,7 +446,10 @@ class SegmentReader:
         if names - tables.columns.keys():
             found = await self._rows.matching(tables.segment, bound, constant=constant)
             if found is not None:
-                return _judge(found, bound, tables.segment.num_files, constant=constant)
+                self.round_trips += found.round_trips
+                if len(found.files) > _FEW_FILES:
+                    await self.load_bounds(tables, names - found.bounds.keys())
+                return tables.judge(found, bound, constant=constant)
             await self.load_bounds(tables, names)
         return tables.may_match(bound, constant=constant)
 
@@ -446,21 +482,6 @@ class SegmentReader:
 
 
 BOUND_COLUMNS: Final = ("column", "family", "file", "lower", "upper", "null_count", "nan_count", "num_rows")
-
-
-def _judge(found: MatchingFiles, bound: Bound, num_files: int, *, constant: frozenset[str]) -> Bools:
-    """Whether each file may match, of those that a home left."""
-    n = len(found.files)
-    bounds = {}
-    for column in bound.columns:
-        table = found.bounds.get(column_text(column.path))
-        if column.path[0] not in constant and table is not None:
-            rows = _column_rows(table, num_files)
-            places = np.searchsorted(found.files, rows.files)
-            bounds[column.path] = _decode(column, replace(rows, files=places), n)
-    may = np.zeros(num_files, bool)
-    may[found.files] = prune(bound, bounds, n).may_true
-    return may
 
 
 def _column_rows(table: pa.Table, num_files: int) -> _ColumnRows:
