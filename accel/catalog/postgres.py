@@ -187,9 +187,9 @@ def _shown(address: str) -> str:
     """
     try:
         parts = urlsplit(address)
-        port = parts.port
+        _ = parts.port
     except ValueError:
-        parts, port = None, None
+        parts = None
     database = "" if parts is None else parts.path.removeprefix("/")
     if parts is None or "@" in database or "/" in database or "\0" in address:
         refusal = StoreError(
@@ -199,12 +199,8 @@ def _shown(address: str) -> str:
         )
         refusal.hides = True
         raise refusal
-    host = (
-        parts.netloc.rpartition("@")[2].partition(":")[0]
-        if port is not None
-        else parts.netloc.rpartition("@")[2]
-    )
-    return f"postgresql://{host}{'' if port is None else f':{port}'}/{database}"
+    host = parts.netloc.rpartition("@")[2]
+    return f"postgresql://{host}/{database}"
 
 
 def _secrets(address: str) -> Sequence[str]:

@@ -15,16 +15,17 @@ import pyarrow as pa
 
 from accel.arrays import integers
 from accel.catalog.bound_bytes import End, decode_bounds
-from accel.catalog.describing import WHOLE_FILE, column_text, path_of_text
+from accel.catalog.describing import BOUNDS_SCHEMA, FILES_SCHEMA, WHOLE_FILE, column_text
 from accel.catalog.head import CatalogHead, Segment, Table
-from accel.catalog.keys import KEY_COLUMNS, ColumnHits, KeyConditions, KeyHits, keys_table_name
+from accel.catalog.kind import CatalogQuestion, Hits
+from accel.catalog.kinds import index_of_table
 from accel.errors import IndexFormatError
 from accel.format.domain import Bounds, Domain
 from accel.options import MIB
 from accel.planning.selection import RowSelection
-from accel.predicate.atoms import Bound, BoundColumn
+from accel.predicate.atoms import Bound, BoundColumn, Node
 from accel.predicate.expr import And, Column, Compare, Expr, InList, Literal, Op
-from accel.predicate.prune import prune
+from accel.predicate.prune import Evidence, IndexEvidence, prune
 from accel.store.request_errors import foremost
 from accel.store.tasks import Group
 
@@ -112,7 +113,14 @@ class SegmentTables:
         live[list(self.segment.dropped)] = False
         return live
 
-    def may_match(self, bound: Bound, *, constant: frozenset[str]) -> Bools:
+    def may_match(
+        self,
+        bound: Bound,
+        *,
+        constant: frozenset[str],
+        index_evidence: IndexEvidence | None = None,
+        left: MatchingFiles | None = None,
+    ) -> Bools:
         """Whether each file may hold rows that match, by what is read of its columns.
 
         Parameters
@@ -121,36 +129,35 @@ class SegmentTables:
             The predicate, over the columns of the data set.
         constant : frozenset of str
             Top-level columns whose values do not come from the files.
+        index_evidence : callable, optional
+            What indexes say of parts of the predicate.
+        left : MatchingFiles, optional
+            The only files that may, where the home itself has compared their bounds.
         """
         bounds = {
             column.path: self._bounds_of(column)
             for column in bound.columns
             if column.path[0] not in constant and column_text(column.path) in self.columns
         }
-        return prune(bound, bounds, self.segment.num_files).may_true
-
-    def judge(self, found: MatchingFiles, bound: Bound, *, constant: frozenset[str]) -> Bools:
-        """Return whether each file may hold rows that match, where a home has left only some of them.
-
-        Parameters
-        ----------
-        found : MatchingFiles
-        bound, constant
-            As for `may_match`.
-        """
-        bounds = {}
+        if left is None:
+            return prune(bound, bounds, self.segment.num_files, index_evidence=index_evidence).may_true
+        files, n = left.files, len(left.files)
+        bounds = {path: found.take(files) for path, found in bounds.items()}
         for column in bound.columns:
-            name = column_text(column.path)
-            if column.path[0] in constant:
-                continue
-            if name in found.bounds:
-                rows = _column_rows(found.bounds[name], self.segment.num_files)
-                places = np.searchsorted(found.files, rows.files)
-                bounds[column.path] = _decode(column, replace(rows, files=places), len(found.files))
-            elif name in self.columns:
-                bounds[column.path] = self._bounds_of(column).take(found.files)
+            table = left.bounds.get(column_text(column.path))
+            if table is not None:
+                rows = _column_rows(table, self.segment.num_files)
+                places = np.searchsorted(files, rows.files)
+                bounds[column.path] = _decode(column, replace(rows, files=places), n)
+
+        def of_files(node: Node) -> Evidence | None:
+            found = None if index_evidence is None else index_evidence(node)
+            if found is None:
+                return None
+            return Evidence(found.may_true[files], found.may_false[files], found.may_null[files])
+
         may = np.zeros(self.segment.num_files, bool)
-        may[found.files] = prune(bound, bounds, len(found.files)).may_true
+        may[files] = prune(bound, bounds, n, index_evidence=of_files).may_true
         return may
 
     def _bounds_of(self, column: BoundColumn) -> Bounds:
@@ -295,20 +302,10 @@ class TableReader(Protocol):
         """Return whether `matching` looks for bounds of a column by their values: then they are not read ahead."""
         ...
 
-    async def matching(
-        self, segment: Segment, bound: Bound, *, constant: frozenset[str]
-    ) -> MatchingFiles | None:
+    async def matching(self, segment: Segment, question: CatalogQuestion) -> MatchingFiles | None:
         """Return the files that the home itself finds left; None where it compares no bounds.
 
         Every file that may match is among them, and others may be.
-
-        Parameters
-        ----------
-        segment : Segment
-        bound : Bound
-            The predicate, over the columns of the data set.
-        constant : frozenset of str
-            Top-level columns whose values do not come from the files.
         """
         ...
 
@@ -398,60 +395,45 @@ class SegmentReader:
             tables.first_metadata = {tables.first: known[tables.first]}
         return {at: known[at] for at in files}
 
-    async def look_up(self, tables: SegmentTables, conditions: KeyConditions) -> KeyHits | None:
-        """Look up the keys that a question names; None where the segment has no table for them."""
+    async def look_up(self, tables: SegmentTables, question: CatalogQuestion) -> Sequence[Hits]:
+        """Ask the indexes of a segment; returns what those say that can answer."""
+        segment = tables.segment
         asked = []
-        for column in conditions.columns:
-            name = keys_table_name(column)
-            if name not in tables.segment.objects:
-                continue
-            stored = self._rows.schema(tables.segment, name).field("value").type
-            condition = conditions.condition(column, stored)
-            if condition is not None:
-                asked.append((name, path_of_text(column), condition))
+        for name in sorted(segment.objects):
+            index = index_of_table(name)
+            lookup = None if index is None else index.ask(question, self._rows.schema(segment, name))
+            if lookup is not None:
+                asked.append((name, lookup))
         works: list[Callable[[SegmentReader], Coroutine[Any, Any, pa.Table]]] = [
             partial(
-                SegmentReader._read, segment=tables.segment, table=name, columns=["place"], where=condition
+                SegmentReader._read,
+                segment=segment,
+                table=name,
+                columns=lookup.columns,
+                where=lookup.where,
             )
-            for name, _, condition in asked
+            for name, lookup in asked
         ]
-        if not works:
-            return None
         found = await self.side_by_side(works)
-        none: frozenset[int] = frozenset()
-        return KeyHits(
-            [
-                ColumnHits.read(
-                    table,
-                    path,
-                    num_files=tables.segment.num_files,
-                    uncovered=tables.segment.uncovered.get(name, none),
-                )
-                for table, (name, path, _) in zip(found, asked, strict=True)
-            ]
-        )
+        return [
+            lookup.answer(table, segment.covered_by(name))
+            for table, (name, lookup) in zip(found, asked, strict=True)
+        ]
 
-    async def may_match(self, tables: SegmentTables, bound: Bound, *, constant: frozenset[str]) -> Bools:
-        """Return whether each file may hold rows that match, by its bounds.
-
-        Parameters
-        ----------
-        tables : SegmentTables
-        bound : Bound
-            The predicate, over the columns of the data set.
-        constant : frozenset of str
-            Top-level columns whose values do not come from the files.
-        """
-        names = {column_text(column.path) for column in bound.columns if column.path[0] not in constant}
-        if names - tables.columns.keys():
-            found = await self._rows.matching(tables.segment, bound, constant=constant)
-            if found is not None:
-                self.round_trips += found.round_trips
-                if len(found.files) > _FEW_FILES:
-                    await self.load_bounds(tables, names - found.bounds.keys())
-                return tables.judge(found, bound, constant=constant)
+    async def compare(self, tables: SegmentTables, question: CatalogQuestion) -> MatchingFiles | None:
+        """Compare the bounds of files with a question, as far as the home does that; else read those that the question
+        is about, as far as they are not read."""
+        names = {column_text(path) for path in question.paths}
+        if not names - tables.columns.keys():
+            return None
+        left = await self._rows.matching(tables.segment, question)
+        if left is None:
             await self.load_bounds(tables, names)
-        return tables.may_match(bound, constant=constant)
+            return None
+        self.round_trips += left.round_trips
+        if len(left.files) > _FEW_FILES:
+            await self.load_bounds(tables, names - left.bounds.keys())
+        return left
 
     async def read_columns(self, tables: SegmentTables, table: str, columns: Sequence[str]) -> pa.Table:
         """Read all rows of some columns of a table."""
@@ -459,13 +441,10 @@ class SegmentReader:
 
     async def whole_table(self, tables: SegmentTables, table: str) -> pa.Table:
         """Read all rows and columns of a table."""
-        from accel.catalog.describing import BOUNDS_SCHEMA, FILES_SCHEMA
-
-        if table not in (Table.FILES, Table.BOUNDS):
-            return await self._read(tables.segment, table, KEY_COLUMNS)
-        schema = FILES_SCHEMA if table == Table.FILES else BOUNDS_SCHEMA
-        found = await self._read(tables.segment, table, schema.names)
-        return found.cast(schema)
+        schema = _SCHEMAS.get(table)
+        names = self._rows.schema(tables.segment, table).names if schema is None else schema.names
+        found = await self._read(tables.segment, table, names)
+        return found if schema is None else found.cast(schema)
 
     async def _read(
         self,
@@ -482,6 +461,7 @@ class SegmentReader:
 
 
 BOUND_COLUMNS: Final = ("column", "family", "file", "lower", "upper", "null_count", "nan_count", "num_rows")
+_SCHEMAS: Final = {Table.FILES: FILES_SCHEMA, Table.BOUNDS: BOUNDS_SCHEMA}
 
 
 def _column_rows(table: pa.Table, num_files: int) -> _ColumnRows:

@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from types import TracebackType
+from typing import Self
 from urllib.parse import quote
 
 from tests.support.programs import Program
@@ -59,7 +60,7 @@ class Postgres:
         self._port = 0
         self._program: Program | None = None
 
-    def __enter__(self) -> Postgres:
+    def __enter__(self) -> Self:
         self._directory = tempfile.mkdtemp(prefix="accel-postgres-")
         data = self._data
         os.mkdir(data, 0o700)
