@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Never
 import pyarrow as pa
 
 from accel.cache.cache import Cache
+from accel.errors import HiddenUrl
 from accel.metrics import Metrics
 from accel.options import Options, check_options
 from accel.scanning.engine import Engine
@@ -121,6 +122,7 @@ def scan(
     >>> scan.to_table()
     """
     _refuse("scan", refused)
+    index = HiddenUrl.of(index)
     spec = check_arguments(
         source,
         where,
@@ -246,6 +248,7 @@ def plan(
         The store did not answer, or holds no such file (ObjectNotFoundError).
     """
     _refuse("plan", refused)
+    index = HiddenUrl.of(index)
     engine = scan(
         source,
         where,
@@ -305,6 +308,7 @@ async def plan_async(
         As `plan` raises them.
     """
     _refuse("plan_async", refused)
+    index = HiddenUrl.of(index)
     engine = scan(
         source,
         where,

@@ -10,7 +10,7 @@ from accel.catalog.describing import BoundsTable, FilesTable
 from accel.catalog.head import CatalogHead, Table
 from accel.catalog.kinds import index_of_table, indexes_of
 from accel.catalog.verbs import IndexCall, Path
-from accel.errors import AccelError
+from accel.errors import AccelError, HiddenUrl
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.store import io_loop
@@ -129,6 +129,7 @@ def inspect_index(
     StoreError, IndexFormatError
         As `accel.refresh_index` does.
     """
+    index = HiddenUrl.of(index)
     work = IndexCall(store, storage_options, options)
     del store, storage_options
     return io_loop.run(_inspect(work, index))
@@ -222,6 +223,7 @@ def verify_index(
     StoreError, IndexFormatError
         As `accel.refresh_index` does.
     """
+    index = HiddenUrl.of(index)
     work = IndexCall(store, storage_options, options)
     del store, storage_options
     return io_loop.run(_verify(work, index))

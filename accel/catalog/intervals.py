@@ -97,8 +97,12 @@ def _required(node: Node, bound: Bound) -> Iterator[tuple[int, Sequence[Interval
             lower, upper = _encoded(value, kind)
             if lower is not None and upper is not None:
                 yield column, (Interval(lower if order is Order.EQ else LOWEST, upper),)
-        case Negation(operand=Against(column=column, order=Order.LT | Order.LE, value=value)):
-            lower, upper = _encoded(value, bound.columns[column].kind)
+        case Negation(operand=Against(column=column, order=(Order.LT | Order.LE) as order, value=value)):
+            kind = bound.columns[column].kind
+            # The next integer is the least that is above.
+            is_next = isinstance(value, int) and kind.domain is Domain.INTEGER and order is Order.LE
+            above = int(value) + 1 if is_next else value
+            lower, _ = _encoded(above, kind)
             if lower is not None:
                 yield column, (Interval(lower, HIGHEST),)
         case Among(column=column) if not node.keys.nan:

@@ -135,8 +135,8 @@ def catalog_name(fragment: str, *, shown: str) -> str:
     name = fragment or _DEFAULT_NAME
     if not _NAME.fullmatch(name):
         raise StoreError(
-            f"{name!r:.60} is no name for an index in a database",
+            "what follows # is no name for an index in a database",
             path=shown,
-            hint="what follows # is at most 40 letters, digits and underscores",
+            hint="it is at most 40 letters, digits and underscores, and begins with no digit",
         )
     return name.lower()

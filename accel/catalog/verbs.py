@@ -13,7 +13,7 @@ from accel.catalog.homes import CatalogHome, home_at
 from accel.catalog.kinds import spelled_indexes
 from accel.catalog.objects import directory_at
 from accel.catalog.published import index_beside
-from accel.errors import StoreError
+from accel.errors import HiddenUrl, StoreError
 from accel.options import Options, check_options
 from accel.predicate.expr import column_named
 from accel.store import io_loop
@@ -91,6 +91,7 @@ def build_index(
     >>> report = accel.build_index("s3://bucket/flights/")  # doctest: +SKIP
     >>> accel.scan("s3://bucket/flights/", "carrier = 'HA'", index="s3://bucket/flights/_accel/")  # doctest: +SKIP
     """
+    to = HiddenUrl.of(to)
     work = IndexCall(store, storage_options, options, progress)
     del store, storage_options
     return io_loop.run(work.build(source, to, columns, indexes))
@@ -119,6 +120,7 @@ async def build_index_async(
     IndexReport
         The changes to the index, and what it covers now.
     """
+    to = HiddenUrl.of(to)
     work = IndexCall(store, storage_options, options, progress)
     del store, storage_options
     return await io_loop.bridge(work.build(source, to, columns, indexes))
@@ -155,6 +157,7 @@ def refresh_index(
     IndexFormatError
         The index is damaged.
     """
+    index = HiddenUrl.of(index)
     work = IndexCall(store, storage_options, options, progress)
     del store, storage_options
     return io_loop.run(work.refresh(index))
@@ -180,6 +183,7 @@ async def refresh_index_async(
     IndexReport
         The changes to the index, and what it covers now.
     """
+    index = HiddenUrl.of(index)
     work = IndexCall(store, storage_options, options, progress)
     del store, storage_options
     return await io_loop.bridge(work.refresh(index))
@@ -211,6 +215,7 @@ def compact_index(
     StoreError, IndexFormatError
         As `refresh_index` does.
     """
+    index = HiddenUrl.of(index)
     work = IndexCall(store, storage_options, options)
     del store, storage_options
     return io_loop.run(work.compact(index))
@@ -235,6 +240,7 @@ async def compact_index_async(
     IndexReport
         The changes to the index, and what it covers now.
     """
+    index = HiddenUrl.of(index)
     work = IndexCall(store, storage_options, options)
     del store, storage_options
     return await io_loop.bridge(work.compact(index))
@@ -271,6 +277,7 @@ def vacuum_index(
     ValueError
         `grace` is negative.
     """
+    index = HiddenUrl.of(index)
     work = IndexCall(store, storage_options, options)
     del store, storage_options
     return io_loop.run(work.vacuum(index, grace))
@@ -296,6 +303,7 @@ async def vacuum_index_async(
     IndexReport
         The changes to the index, and what it covers now.
     """
+    index = HiddenUrl.of(index)
     work = IndexCall(store, storage_options, options)
     del store, storage_options
     return await io_loop.bridge(work.vacuum(index, grace))

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from accel.api import AUTO, DEFAULT_CACHE, plan, scan
+from accel.errors import HiddenUrl
 from accel.options import MIB, Options, check_options
 from accel.planning.task_arrow import TASK_ARROW_SCHEMA, join_rows, take_out
 from accel.scanning.spec import Path, check_count
@@ -98,6 +99,7 @@ def read(
             raise ValueError(f"partitions is at least 1, not {partitions}")
     if not hasattr(spark, "createDataFrame"):
         raise TypeError(f"the first argument is a SparkSession, not a {type(spark).__name__}")
+    index = HiddenUrl.of(index)
     try:
         planned = plan(
             url,
