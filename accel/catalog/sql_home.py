@@ -44,12 +44,12 @@ class DatabaseHome:
     """
 
     def __init__(self, database: Database, *, in_store: bool) -> None:
-        self._database = database
+        self.database = database
         self.in_store = in_store
         self._key = CacheKey(database.key, HEAD_NAME, None, Entry.CATALOG)
 
     def __str__(self) -> str:
-        return str(self._database)
+        return str(self.database)
 
     def is_in(self, directory: Location) -> bool:
         """See `CatalogHome.is_in`."""
@@ -66,7 +66,7 @@ class DatabaseHome:
 
     def reader(self, *, cache: Cache | None, options: Options, metrics: Metrics) -> SegmentReader:
         """See `CatalogHome.reader`."""
-        return SegmentReader(DatabaseTables(self._database, metrics=metrics))
+        return SegmentReader(DatabaseTables(self.database, metrics=metrics))
 
     # -- the head --------------------------------------------------------------------------------
 
@@ -103,12 +103,12 @@ class DatabaseHome:
         version = "" if cached is None or cached.etag is None else cached.etag
         query = (
             "SELECT version, CASE WHEN version <> ? THEN content END "
-            f"FROM {self._database.tables.head} WHERE id = 1"
+            f"FROM {self.database.tables.head} WHERE id = 1"
         )
         now = time.monotonic()
         received = 0
         try:
-            rows = await DATABASES.run(self._database.read, lambda session: session.fetch(query, (version,)))
+            rows = await DATABASES.run(self.database.read, lambda session: session.fetch(query, (version,)))
             received = sum(len(content or b"") for _, content in rows)
         finally:
             metrics.count_request(Kind.CATALOG, received)
@@ -140,7 +140,7 @@ class DatabaseHome:
     async def put_head(self, head: CatalogHead, *, instead_of: CatalogSnapshot | None) -> None:
         """See `CatalogHome.put_head`."""
         content, version = head.encode(), secrets.token_hex(16)
-        table = self._database.tables.head
+        table = self.database.tables.head
 
         def work(session: Session) -> int:
             if instead_of is None:
@@ -154,7 +154,7 @@ class DatabaseHome:
             )
 
         try:
-            changed = await DATABASES.run(self._database.write, work, create=instead_of is None)
+            changed = await DATABASES.run(self.database.write, work, create=instead_of is None)
         finally:
             note_written(self._key.store, HEAD_NAME)
         if changed != 1:
@@ -185,7 +185,7 @@ class DatabaseHome:
 
         described, pages = await WORK.run(cut)
         size = sum(len(page.content or b"") for page in pages)
-        names = self._database.tables
+        names = self.database.tables
 
         def work(session: Session) -> int:
             ((row,),) = session.fetch(
@@ -194,7 +194,7 @@ class DatabaseHome:
             session.insert(names.pages, PAGE_COLUMNS, (_row(row, page) for page in pages))
             return int(row)
 
-        row = await DATABASES.run(self._database.write, work)
+        row = await DATABASES.run(self.database.write, work)
         return SegmentObject(
             name=object_name, size=size, etag=str(row), num_rows=table.num_rows, tail=described
         )
@@ -203,20 +203,20 @@ class DatabaseHome:
 
     async def list_objects(self) -> Sequence[ObjectEntry]:
         """See `CatalogHome.list_objects`."""
-        query = f"SELECT name, size FROM {self._database.tables.objects}"
-        rows = await DATABASES.run(self._database.read, lambda session: session.fetch(query))
+        query = f"SELECT name, size FROM {self.database.tables.objects}"
+        rows = await DATABASES.run(self.database.read, lambda session: session.fetch(query))
         return [ObjectEntry(str(name), int(size), None) for name, size in rows]
 
     async def delete(self, name: str) -> None:
         """See `CatalogHome.delete`."""
-        tables = self._database.tables
+        tables = self.database.tables
 
         def work(session: Session) -> None:
             which = f"SELECT id FROM {tables.objects} WHERE name = ?"
             session.change(f"DELETE FROM {tables.pages} WHERE object = ({which})", (name,))
             session.change(f"DELETE FROM {tables.objects} WHERE name = ?", (name,))
 
-        await DATABASES.run(self._database.write, work)
+        await DATABASES.run(self.database.write, work)
 
 
 def _row(row: int, page: Page) -> tuple[Any, ...]:

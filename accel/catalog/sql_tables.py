@@ -115,17 +115,25 @@ class DatabaseTables:
 
         def work(session: Session) -> MatchingFiles:
             reading = _Reading(session, self._database, one, self._metrics)
-            files: Int64s = np.arange(segment.num_files, dtype=np.int64)
+            may = np.ones(segment.num_files, bool)
             bounds: dict[str, pa.Table] = {}
             for name, at, intervals in asked:
                 part = layout.parts[at]
                 pages = reading.in_intervals(at, part, intervals)
                 rows = _joined([page_rows(page, part, layout.schema) for page in pages], part, layout.schema)
-                absent = sorted(ordinals_of(part.absent))
-                mine = np.union1d(rows.column("file").to_numpy(), np.array(absent, np.int64))
-                files = np.intersect1d(files, mine)
+                named = rows.column("file").to_numpy()
+                if len(named) and not 0 <= int(named.min()) <= int(named.max()) < len(may):
+                    raise IndexFormatError("the catalog has bounds of files that it does not list")
+                here = np.zeros(len(may), bool)
+                here[named] = True
+                here[list(ordinals_of(part.absent))] = True
+                may &= here
                 bounds[name] = rows.select(list(BOUND_COLUMNS))
-            left = {name: _about(rows, files) for name, rows in bounds.items()}
+            files = np.flatnonzero(may)
+            left = {
+                name: rows.filter(pa.array(may[rows.column("file").to_numpy()]))
+                for name, rows in bounds.items()
+            }
             return MatchingFiles(files, left, reading.statements)
 
         return await self._run(work)
@@ -314,7 +322,3 @@ def _side_by_side(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
     arrays = {name: table.column(name) for table in tables for name in table.schema.names}
     columns = [f for f in schema if f.name in arrays]
     return pa.Table.from_arrays([arrays[f.name] for f in columns], schema=pa.schema(columns))
-
-
-def _about(rows: pa.Table, files: Int64s) -> pa.Table:
-    return rows.filter(pa.array(np.isin(rows.column("file").to_numpy(), files)))
