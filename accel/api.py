@@ -1,4 +1,4 @@
-"""The verbs `scan` and `plan`: they check their arguments, choose a source of files and hand it to `scanning`."""
+"""The verbs `scan`, `plan` and `distinct`: they check their arguments, choose a source of files and hand it to `scanning`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from accel.predicate.where import Where
     from accel.scanning.spec import Partitioning, Path, PathKey, Source
 
-__all__ = ["DEFAULT_CACHE", "plan", "plan_async", "scan"]
+__all__ = ["DEFAULT_CACHE", "distinct", "distinct_async", "plan", "plan_async", "scan"]
 
 AUTO = "auto"
 """Stands for the index that lies beside the files, if there is one."""
@@ -323,6 +323,141 @@ async def plan_async(
     )._engine
     del source, store, storage_options
     return _one_plan([await io_loop.bridge(part.plan(Metrics())) for part in engine.parts()])
+
+
+def distinct(
+    source: Source,
+    column: str,
+    where: Where = None,
+    *,
+    selection: Mapping[PathKey, Any] | None = None,
+    schema: pa.Schema | None = None,
+    partitioning: Partitioning = "auto",
+    glob: bool = True,
+    embedded: Mapping[str, str] | None = None,
+    index: Path | FilesIndex | None = AUTO,
+    listing: str = "store",
+    store: object | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: Cache | None = DEFAULT_CACHE,
+    options: Options | None = None,
+    **refused: Never,
+) -> pa.Array:
+    """Find the distinct values of a column of Parquet files.
+
+    They come from the paths, an index outside the files, statistics, embedded indexes and dictionary pages where these
+    prove them, and from the rows of the other pages: see docs/distinct.md. `Scan.distinct` does the same for a scan, whose
+    `explain(distinct=...)` and `metrics.distinct_units` tell which.
+
+    Parameters
+    ----------
+    source : str, path, list, Plan, or iterator of record batches
+        As for `scan`.
+    column : str
+        The column, or a dotted path into structs.
+    where : str, list, or expression, optional
+        Which rows count, as for `scan`.
+    selection, schema, partitioning, glob, embedded, index, listing
+        As for `scan`.
+    store, storage_options, cache, options
+        As for `scan`.
+
+    Returns
+    -------
+    pyarrow.Array
+        The values in ascending order, each once, of the column's type without dictionary encoding; NaN follows the
+        numbers, and null, where there is one, is the last. -0.0 becomes 0.0.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        There is no such column.
+    SchemaMismatchError
+        The values of the column have no order: lists, structs.
+    TypeError, ValueError, PredicateError, ParquetFormatError, EncryptedFileError, StoreError
+        As `plan` raises them.
+
+    Examples
+    --------
+    >>> accel.distinct("s3://bucket/flights/", "carrier", "dep_delay > 60")
+    """
+    _refuse("distinct", refused)
+    asked = scan(
+        source,
+        where,
+        selection=selection,
+        schema=schema,
+        partitioning=partitioning,
+        glob=glob,
+        embedded=embedded,
+        index=index,
+        listing=listing,
+        store=store,
+        storage_options=storage_options,
+        cache=cache,
+        options=options,
+    )
+    del source, store, storage_options
+    return asked.distinct(column)
+
+
+async def distinct_async(
+    source: Source,
+    column: str,
+    where: Where = None,
+    *,
+    selection: Mapping[PathKey, Any] | None = None,
+    schema: pa.Schema | None = None,
+    partitioning: Partitioning = "auto",
+    glob: bool = True,
+    embedded: Mapping[str, str] | None = None,
+    index: Path | FilesIndex | None = AUTO,
+    listing: str = "store",
+    store: object | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: Cache | None = DEFAULT_CACHE,
+    options: Options | None = None,
+    **refused: Never,
+) -> pa.Array:
+    """Find the distinct values of a column from a coroutine, as `distinct` does.
+
+    Parameters
+    ----------
+    source, column, where
+        As for `distinct`.
+    selection, schema, partitioning, glob, embedded, index, listing
+        As for `scan`.
+    store, storage_options, cache, options
+        As for `scan`.
+
+    Returns
+    -------
+    pyarrow.Array
+        The values in ascending order.
+
+    Raises
+    ------
+    AccelError, TypeError, ValueError
+        As `distinct` raises them.
+    """
+    _refuse("distinct_async", refused)
+    asked = scan(
+        source,
+        where,
+        selection=selection,
+        schema=schema,
+        partitioning=partitioning,
+        glob=glob,
+        embedded=embedded,
+        index=index,
+        listing=listing,
+        store=store,
+        storage_options=storage_options,
+        cache=cache,
+        options=options,
+    )
+    del source, store, storage_options
+    return await asked.distinct_async(column)
 
 
 # The names of arguments in other libraries -> their names here.

@@ -105,6 +105,8 @@ class Metrics:
     """Rows returned."""
     rows_from_metadata: int = 0
     """Rows that an aggregate or a count included without reading them."""
+    distinct_units: dict[str, int] = field(default_factory=dict)
+    """Files, row groups and pages whose distinct values were found, by where they came from: "row groups by dictionary"."""
     metadata_hits: int = 0
     """Files whose metadata came from the cache."""
     metadata_misses: int = 0
