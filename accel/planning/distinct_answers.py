@@ -138,7 +138,7 @@ def answer_distinct(
         return answer
     file = tasks[0].file
     place = place_measures(file, aggregates)
-    if place.constants or place.absent:
+    if place.constants or place.absent or pa.types.is_null(measure.type):
         _answer_constant(answer, tasks, measure, place.constants.get(0))
         return answer
     column = place.columns[0] if place.columns else None
@@ -427,7 +427,8 @@ class _Work:
                     )
             except IndexFormatError as error:
                 indexes[at] = None
-                self.on_bad_index(error.at(path=self.handle.id.path, place="embedded index distinct"))
+                error.at(path=self.handle.id.path, place="embedded index distinct")
+                self.on_bad_index(error)
         parsed = indexes.get(at)
         return parsed if isinstance(parsed, ParsedDistinct) else None
 

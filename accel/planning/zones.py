@@ -99,7 +99,8 @@ class Zones:
 
     def _summed(self) -> Bools:
         if self.sums is None:
-            return (self.counts == 0) | (self.single & (self.nans == 0) & self._finite())
+            found: Bools = (self.counts == 0) | (self.single & (self.nans == 0) & self._finite())
+            return found
         if not self.floating:
             return np.ones(len(self), bool)
         # A sum of finite numbers that overflowed, and would not in another order, is no answer.
@@ -116,8 +117,13 @@ class Zones:
         """Whether the sum of each unit of one value neither overflows nor depends on the order of its rows."""
         if not self.floating:
             return np.ones(len(self), bool)
-        totals = [float(low) * count for low, count in zip(self.low, self.counts.tolist(), strict=True)]
-        return np.array([total.is_integer() and abs(total) <= _EXACT_SUM for total in totals], bool)
+        return np.array(
+            [
+                float(low).is_integer() and abs(low * count) <= _EXACT_SUM
+                for low, count in zip(self.low, self.counts.tolist(), strict=True)
+            ],
+            bool,
+        )
 
     def values_of(self, unit: int, *, discrete: bool) -> tuple[list[Any], bool] | None:
         """Return the distinct values of a unit, NaN among them, and whether it holds null; None where others may occur.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -124,6 +124,11 @@ class Aggregation:
                 "the parts of the scan have different columns", hint="give schema= with types that hold all"
             )
         return found
+
+    @property
+    def units(self) -> Mapping[str, int]:
+        """Aggregates have no report by units."""
+        return {}
 
     @property
     def answered(self) -> int:

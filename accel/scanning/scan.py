@@ -408,9 +408,8 @@ class Scan:
         planned = await self._engine.plan(Metrics(), aggregation=asking)
         explained = planned.explain()
         if asking is not None:
-            units = {} if distinct is None else asking.units
             explained = dataclasses.replace(
-                explained, rows_from_metadata=asking.answered, distinct_units=units
+                explained, rows_from_metadata=asking.answered, distinct_units=asking.units
             )
         if analyze:
             counted = Metrics()  # another run of this scan may start meanwhile
