@@ -127,6 +127,9 @@ class CatalogHead:
     """The columns that have bounds; None for all."""
     indexes: Mapping[str, str] = field(default_factory=dict)
     """The kinds of index by column."""
+    complete: bool = True
+    """Whether a refresh has listed all files of the directory. Scans may rely on the list of files only then: an index
+    that scans have learned, or whose first build was not finished, lists some."""
     segments: tuple[Segment, ...] = ()
     retired: tuple[Retired, ...] = ()
 
@@ -162,6 +165,7 @@ class CatalogHead:
             "generation": self.generation,
             "columns": self.columns,
             "indexes": dict(self.indexes),
+            "complete": self.complete,
             "segments": [
                 {
                     "id": segment.id,
@@ -235,6 +239,7 @@ class CatalogHead:
             generation=int(described["generation"]),
             columns=None if described["columns"] is None else tuple(described["columns"]),
             indexes=dict(described["indexes"]),
+            complete=bool(described.get("complete", True)),
             segments=tuple(_segment(one, objects) for one in described["segments"]),
             retired=tuple(Retired(_checked_name(name), float(since)) for name, since in described["retired"]),
         )

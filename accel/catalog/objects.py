@@ -89,6 +89,11 @@ class ObjectHome:
     def __str__(self) -> str:
         return str(self.location)
 
+    @property
+    def key(self) -> CacheKey:
+        """The key of the catalog in caches, which tells it from any other, and from the same one with other credentials."""
+        return self._key
+
     def base(self, head: CatalogHead) -> tuple[str, str]:
         """Return the root of the store, and the path in it, that the paths of the catalog are relative to."""
         if head.base != ".":

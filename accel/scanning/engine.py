@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias
@@ -70,6 +70,8 @@ class Engine:
         Whether batches are converted to the types that `mapInArrow` takes.
     names : list of str, optional
         The columns that all files must have, in order, where the consumer matches them by position.
+    settle : callable, optional
+        Awaited when the scan is closed: what runs beside its answers has ended then.
     """
 
     def __init__(
@@ -81,7 +83,9 @@ class Engine:
         make_source: SourceMaker,
         for_spark: bool = False,
         names: list[str] | None = None,
+        settle: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
+        self.settle = settle
         self.spec = spec
         self._client_for = client_for
         self._cache = cache

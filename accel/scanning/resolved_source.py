@@ -178,6 +178,10 @@ class ResolvedSource:
                     await prefetcher.aclose()
         return self._take(block)
 
+    def finish(self) -> None:
+        """Tell the source that no more files are opened."""
+        self._source.finish(self._request())
+
     def _request(self) -> SourceRequest:
         early = self.takes_all and self.spec.selection is None
         return SourceRequest(

@@ -454,12 +454,16 @@ class Scan:
     # -- ending ----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop all runs of this scan: none of its requests is in flight afterwards."""
+        """Stop all runs of this scan: none of its requests is in flight afterwards, nor those by which an index learns."""
         self._runs.end_all()
+        if self._engine.settle is not None:
+            io_loop.run_to_end(self._engine.settle)
 
     async def aclose(self) -> None:
         """`close`, awaited."""
         await self._runs.end_all_async()
+        if self._engine.settle is not None:
+            await io_loop.bridge_to_end(self._engine.settle)
 
     def __enter__(self) -> Self:
         return self

@@ -48,7 +48,7 @@ POOLS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "tn": (pa.timestamp("ns"), [MOMENT, MOMENT + datetime.timedelta(days=9)]),
     "t": (pa.time64("us"), [datetime.time(1), datetime.time(23, 59)]),
     "dur": (pa.duration("ms"), [datetime.timedelta(0), datetime.timedelta(1)]),
-    "dec": (pa.decimal128(12, 2), [decimal.Decimal("1.25"), decimal.Decimal("-7"), decimal.Decimal("1.26")]),
+    "dec": (pa.decimal128(12, 2), [decimal.Decimal("1.25"), decimal.Decimal(-7), decimal.Decimal("1.26")]),
     "wide": (pa.decimal256(50, 3), [decimal.Decimal(10**40), decimal.Decimal("0.001")]),
     "dic": (pa.dictionary(pa.int32(), pa.string()), ["q", "r", "unused", LONG]),
     "id": (pa.uuid(), [uuid.UUID(int=1).bytes, uuid.UUID(int=2**127).bytes]),

@@ -125,7 +125,7 @@ def test_what_is_doubted_of_a_writer(created_by: str, columns: list) -> None:
 def test_without_the_arrow_schema_any_text_may_have_been_a_dictionary_array() -> None:
     table = pa.Table.from_arrays([pa.nulls(2, pa.string()), pa.nulls(2, pa.int64())], ["c", "n"])
     metadata = replace(parse(write(table, store_schema=False)), created_by="parquet-cpp-arrow version 10.0.1")
-    assert doubts_about(metadata, 0, arrow_type=pa.string()) == BOUNDS | NULLS
+    assert doubts_about(metadata, 0, arrow_type=pa.string()) == BOUNDS | NULLS | UNUSED
     assert doubts_about(metadata, 1, arrow_type=pa.int64()) == NO_DOUBTS
 
 
@@ -139,7 +139,7 @@ def test_an_extension_stands_for_the_dictionary_that_it_holds() -> None:
 
     table = pa.Table.from_arrays([pa.nulls(2, DICTIONARY)], ["c"])
     metadata = replace(parse(write(table)), created_by="parquet-cpp-arrow version 10.0.1")
-    assert doubts_about(metadata, 0, arrow_type=Named()) == BOUNDS | NULLS
+    assert doubts_about(metadata, 0, arrow_type=Named()) == BOUNDS | NULLS | UNUSED
 
 
 @pytest.mark.parametrize(
