@@ -19,7 +19,7 @@ from accel.store import io_loop
 from accel.store.client import Connector
 
 if TYPE_CHECKING:
-    from accel.catalog.objects import ObjectHome
+    from accel.catalog.homes import CatalogHome
     from accel.catalog.own_index import FilesIndex
     from accel.planning.plan import Plan
     from accel.predicate.where import Where
@@ -169,8 +169,8 @@ def _engine(
     _check_index(index, listing, spec, learn=learn)
     connector = Connector(storage_options=storage_options, store=store, options=spec.options)
 
-    def find_home() -> ObjectHome:
-        from accel.catalog.objects import home_at
+    def find_home() -> CatalogHome:
+        from accel.catalog.homes import home_at
         from accel.catalog.published import index_beside
 
         place = index_beside(os.fspath(spec.source)) if index == AUTO else cast("Path", index)

@@ -22,7 +22,8 @@ from accel.cache.cache_key import CacheKey
 from accel.catalog.building import MOST_SEGMENTS, CatalogBuilder
 from accel.catalog.describing import metadata_bytes
 from accel.catalog.head import CatalogHead
-from accel.catalog.objects import ObjectHome, directory_at
+from accel.catalog.homes import CatalogHome
+from accel.catalog.objects import directory_at
 from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.options import Options
@@ -95,7 +96,7 @@ class IndexLearner:
 
     Parameters
     ----------
-    home : ObjectHome
+    home : CatalogHome
         Where the index is, or is to be.
     client_for : callable
         The client of a store, by its root.
@@ -107,7 +108,7 @@ class IndexLearner:
 
     def __init__(
         self,
-        home: ObjectHome,
+        home: CatalogHome,
         client_for: Callable[[str], Client],
         *,
         options: Options,
@@ -217,7 +218,7 @@ def first_head(spec: ScanSpec, *, beside: bool, in_store: bool) -> CatalogHead |
     return CatalogHead(base=base, complete=False)
 
 
-async def settle_learning(home: ObjectHome) -> None:
+async def settle_learning(home: CatalogHome) -> None:
     """Wait for what is being committed to an index, for a limited time."""
     found = _learners.get(home.key)
     if found is not None:
@@ -228,7 +229,7 @@ _learners: dict[CacheKey, IndexLearner] = {}
 
 
 def learner_of(
-    home: ObjectHome,
+    home: CatalogHome,
     client_for: Callable[[str], Client],
     *,
     options: Options,

@@ -262,7 +262,10 @@ def test_arguments_that_contradict_learning(
 
 def test_a_pattern_makes_no_index(store: WritableStore) -> None:
     given: dict[str, Any] = {"store": store, "index": INDEX, "learn": True, "cache": None}
-    with pytest.warns(UserWarning, match="did not learn"), accel.scan("d/*.parquet", WHERE, **given) as listed:
+    with (
+        pytest.warns(UserWarning, match="did not learn"),
+        accel.scan("d/*.parquet", WHERE, **given) as listed,
+    ):
         assert listed.to_table().num_rows == 20
     assert listed.metrics.learning_failures == 1
 
