@@ -92,6 +92,11 @@ class ObjectHome:
         return str(self.location)
 
     @property
+    def key(self) -> CacheKey:
+        """See `CatalogHome.key`."""
+        return self._key
+
+    @property
     def in_store(self) -> bool:
         """See `CatalogHome.in_store`."""
         return self.location.scheme == "store"

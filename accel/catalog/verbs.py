@@ -355,6 +355,7 @@ class IndexCall:
             base="." if beside else directory.url,
             columns=None if columns is None else tuple(map(_column, columns)),
             indexes=kinds,
+            complete=False,
         )
         return await self.builder(index).refresh(make=head)
 
