@@ -252,7 +252,7 @@ class CatalogBuilder:
                 client_for=self._client_for,
                 partitioning=None,
                 glob=False,
-                in_store=self._home.location.scheme == "store",
+                in_store=self._home.in_store,
                 metrics=self._metrics,
             )
         except ObjectNotFoundError:

@@ -35,6 +35,7 @@ from accel.store.client import Client, Connector
 from accel.store.fetch import same_etag
 from accel.store.location import Location, parse_url
 from accel.store.range_store import ObjectEntry, Remover, Writer
+from accel.store.redis_connection import OBJECT_SETTINGS, REDIS_SCHEMES, RedisAddress
 from accel.store.threads import WORK
 
 __all__ = ["INLINE_BYTES", "ObjectHome", "directory_at", "home_at"]
@@ -58,8 +59,20 @@ _LEVEL: Final = 9
 
 def home_at(index: str | os.PathLike[str], connector: Connector, *, in_store: bool) -> ObjectHome:
     """Return the home of the index with that URL or path."""
-    location = directory_at(index, in_store=in_store)
-    return ObjectHome(connector.client(location), location)
+    text = os.fspath(index)
+    scheme, colon, rest = text.partition("://")
+    if colon and scheme.lower() in REDIS_SCHEMES:
+        address = RedisAddress.parse(text, settings=OBJECT_SETTINGS)
+        location = Location("redis", str(address), "")
+        client = connector.client_beside(location, {"url": text})
+    elif scheme.lower() == "memory" and rest.strip("/") and "/" not in rest.rstrip("/"):
+        # With more than a name it is a path in the store of the caller.
+        location = Location("memory", f"memory://{rest.rstrip('/')}", "")
+        client = connector.client_beside(location)
+    else:
+        location = directory_at(text, in_store=in_store)
+        client = connector.client(location)
+    return ObjectHome(client, location, in_store=in_store)
 
 
 def directory_at(path: str | os.PathLike[str], *, in_store: bool) -> Location:
@@ -76,11 +89,14 @@ class ObjectHome:
     client : Client
     location : Location
         The directory of the catalog.
+    in_store : bool
+        The files are those of a store that the caller gave.
     """
 
-    def __init__(self, client: Client, location: Location) -> None:
+    def __init__(self, client: Client, location: Location, *, in_store: bool) -> None:
         self._client = client
         self.location = location
+        self.in_store = in_store
         path = location.path.strip("/")
         self._directory = f"{path}/" if path else ""
         self._head = self._directory + HEAD_NAME
@@ -92,7 +108,7 @@ class ObjectHome:
     def base(self, head: CatalogHead) -> tuple[str, str]:
         """Return the root of the store, and the path in it, that the paths of the catalog are relative to."""
         if head.base != ".":
-            location = parse_url(head.base, in_store=self.location.scheme == "store")
+            location = parse_url(head.base, in_store=self.in_store)
             return location.root, location.path
         parent = self._directory.rstrip("/").rpartition("/")[0]
         return self.location.root, f"{parent}/" if parent else ""

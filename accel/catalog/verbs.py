@@ -350,7 +350,7 @@ class IndexCall:
         directory = directory_at(source, in_store=self._in_store)
         beside = to is None
         index = index_beside(source) if to is None else to
-        if to is not None and directory_at(to, in_store=self._in_store) == directory:
+        if self.home(index).location == directory:
             raise StoreError("the index and the files cannot share a directory", path=str(directory))
         head = CatalogHead(
             base="." if beside else directory.url,
