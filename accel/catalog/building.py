@@ -22,6 +22,7 @@ import pyarrow as pa
 from accel.cache.cache import Cache
 from accel.catalog.describing import BOUNDS_ORDER, BoundsTable, FilesTable, path_of_text
 from accel.catalog.head import CatalogHead, Retired, Segment, Table
+from accel.catalog.homes import CatalogHome
 from accel.catalog.keys import (
     KEYS,
     KEYS_ORDER,
@@ -30,8 +31,8 @@ from accel.catalog.keys import (
     keys_table_name,
     renumbered_keys,
 )
-from accel.catalog.objects import ObjectHome
-from accel.catalog.segments import CatalogSnapshot, SegmentReader, read_file
+from accel.catalog.object_tables import read_file
+from accel.catalog.segments import CatalogSnapshot, SegmentReader
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.options import MIB, Options
@@ -111,7 +112,7 @@ class CatalogBuilder:
 
     Parameters
     ----------
-    home : ObjectHome
+    home : CatalogHome
     client_for : callable
         The client of a store, by its root.
     options : Options
@@ -120,7 +121,7 @@ class CatalogBuilder:
 
     def __init__(
         self,
-        home: ObjectHome,
+        home: CatalogHome,
         client_for: Callable[[str], Client],
         *,
         options: Options,

@@ -23,6 +23,7 @@ from accel.cache.cache_key import CacheKey, Entry
 from accel.cache.freshness import PART_BYTES, put_object, written_since
 from accel.catalog.describing import metadata_bytes
 from accel.catalog.head import HEAD_NAME, CatalogHead, Segment, SegmentObject, Table
+from accel.catalog.object_tables import ObjectTables
 from accel.catalog.segments import CatalogSnapshot, SegmentReader
 from accel.decode.arrow import arrow_schema, shared_schema
 from accel.errors import IndexFormatError, ObjectChangedError, StoreError
@@ -35,10 +36,9 @@ from accel.store.client import Client, Connector
 from accel.store.fetch import same_etag
 from accel.store.location import Location, parse_url
 from accel.store.range_store import ObjectEntry, Remover, Writer
-from accel.store.redis_connection import OBJECT_SETTINGS, REDIS_SCHEMES, RedisAddress
 from accel.store.threads import WORK
 
-__all__ = ["INLINE_BYTES", "ObjectHome", "directory_at", "home_at"]
+__all__ = ["INLINE_BYTES", "ObjectHome", "directory_at"]
 
 INLINE_BYTES: Final = MIB
 """Bytes of segments that a head holds itself, so that they cost no request."""
@@ -55,24 +55,6 @@ _PAGE_FILES: Final = 8
 """Files of a page of metadata where each is read by itself."""
 _LEVEL: Final = 9
 """Of Zstandard: the tables are written once and read often."""
-
-
-def home_at(index: str | os.PathLike[str], connector: Connector, *, in_store: bool) -> ObjectHome:
-    """Return the home of the index with that URL or path."""
-    text = os.fspath(index)
-    scheme, colon, rest = text.partition("://")
-    if colon and scheme.lower() in REDIS_SCHEMES:
-        address = RedisAddress.parse(text, settings=OBJECT_SETTINGS)
-        location = Location("redis", str(address), "")
-        client = connector.client_beside(location, {"url": text})
-    elif scheme.lower() == "memory" and rest.strip("/") and "/" not in rest.rstrip("/"):
-        # With more than a name it is a path in the store of the caller.
-        location = Location("memory", f"memory://{rest.rstrip('/')}", "")
-        client = connector.client_beside(location)
-    else:
-        location = directory_at(text, in_store=in_store)
-        client = connector.client(location)
-    return ObjectHome(client, location, in_store=in_store)
 
 
 def directory_at(path: str | os.PathLike[str], *, in_store: bool) -> Location:
@@ -102,8 +84,18 @@ class ObjectHome:
         self._head = self._directory + HEAD_NAME
         self._key = CacheKey(client.token, self._head, None, Entry.CATALOG)
 
+    @classmethod
+    def at(cls, index: str | os.PathLike[str], connector: Connector, *, in_store: bool) -> ObjectHome:
+        """Return the home in the directory with that URL or path."""
+        location = directory_at(index, in_store=in_store)
+        return cls(connector.client(location), location, in_store=in_store)
+
     def __str__(self) -> str:
         return str(self.location)
+
+    def is_in(self, directory: Location) -> bool:
+        """See `CatalogHome.is_in`."""
+        return self.location == directory
 
     def base(self, head: CatalogHead) -> tuple[str, str]:
         """Return the root of the store, and the path in it, that the paths of the catalog are relative to."""
@@ -121,7 +113,9 @@ class ObjectHome:
 
     def reader(self, *, cache: Cache | None, options: Options, metrics: Metrics) -> SegmentReader:
         """Return what reads the tables of a snapshot."""
-        return SegmentReader(self._client, self._directory, cache=cache, options=options, metrics=metrics)
+        return SegmentReader(
+            ObjectTables(self._client, self._directory, cache=cache, options=options, metrics=metrics)
+        )
 
     # -- the head --------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from accel.cache.cache import Cache
 from accel.catalog.describing import column_text
+from accel.catalog.homes import CatalogHome
 from accel.catalog.keys import KeyConditions, KeyHits
-from accel.catalog.objects import ObjectHome
 from accel.catalog.segments import CatalogSnapshot, FileDirectory, SegmentReader, SegmentTables
 from accel.errors import AccelError, IndexFormatError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
@@ -72,14 +72,14 @@ class CatalogPruner:
 
     Parameters
     ----------
-    home : ObjectHome
+    home : CatalogHome
         Where the catalog is.
     spec : ScanSpec
         What the scan is asked for.
     cache : Cache or None
     """
 
-    def __init__(self, home: ObjectHome, spec: ScanSpec, *, cache: Cache | None) -> None:
+    def __init__(self, home: CatalogHome, spec: ScanSpec, *, cache: Cache | None) -> None:
         self.home = home
         self._spec = spec
         self.cache = cache
@@ -263,17 +263,18 @@ class CatalogPruner:
         except AccelError:
             return None  # the scan itself says what is wrong
         conditions = KeyConditions(where, data_set, constant=constant)
-        names = {column_text(column.path) for column in bound.columns if column.path[0] not in constant}
         looked_up: list[Callable[[SegmentReader], Coroutine[Any, Any, KeyHits | None]]] = [
             partial(SegmentReader.look_up, tables=one, conditions=conditions) for one in snapshot.tables
         ]
-        bounded: list[Callable[[SegmentReader], Coroutine[Any, Any, None]]] = [
-            partial(SegmentReader.load_bounds, tables=one, names=names) for one in snapshot.tables
+        judged: list[Callable[[SegmentReader], Coroutine[Any, Any, Bools]]] = [
+            partial(SegmentReader.may_match, tables=one, bound=bound, constant=constant)
+            for one in snapshot.tables
         ]
-        found = await reader.side_by_side([*looked_up, *bounded])
+        both: list[Callable[[SegmentReader], Coroutine[Any, Any, Any]]] = [*looked_up, *judged]
+        found = await reader.side_by_side(both)
         verdicts = {}
-        for tables, hits in zip(snapshot.tables, found, strict=False):
-            may_match = tables.may_match(bound, constant=constant)
+        n = len(snapshot.tables)
+        for tables, hits, may_match in zip(snapshot.tables, found[:n], found[n:], strict=True):
             if hits is not None:
                 may_match &= hits.may_match(len(may_match))
             verdicts[tables.segment.id] = Verdict(may_match, hits)

@@ -313,7 +313,7 @@ class _Written:
     def take(self, *, last: bool = False) -> bytes:
         """Return the blocks that are whole, and the rest if it is the last."""
         length = len(self._buffer) if last else len(self._buffer) // _BLOCK * _BLOCK
-        out = []
+        out: list[bytes] = []
         for start in range(0, length, _BLOCK):
             data = bytes(self._buffer[start : start + _BLOCK])
             out += (_block_checksum(data, self._blocks), data)
