@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from accel.errors import AccelError, AccessDeniedError, StoreError
 from accel.store.connection_faults import CLOSED, STALLED, ConnectionFault, connection_fault
+from accel.store.location import numeric_settings
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["OBJECT_SETTINGS", "REDIS_SCHEMES", "RedisAddress"]
 
 REDIS_SCHEMES: Final = ("redis", "rediss")
+T = TypeVar("T")
+
 OBJECT_SETTINGS: Final = ("max_bytes", "ttl")
 """What the query string may set where the server holds objects."""
 _PORT: Final = 6379
 _MOST_DATABASE: Final = 1 << 16
-_MOST_SETTING: Final = 1 << 52
-"""Redis computes with doubles."""
 _FORM: Final = (
     "redis://user:password@host:6379/0/prefix, with special characters in user and password percent-encoded"
 )
@@ -73,18 +74,10 @@ class RedisAddress:
             raise _refused("this is no URL of Redis")
         if database and not (re.fullmatch(r"[0-9]{1,5}", database) and int(database) < _MOST_DATABASE):
             raise _refused("the first part of the path in a URL of Redis is the number of a database")
-        numbers: dict[str, float] = {}
-        for name, value in query:
-            if name not in settings:
-                raise _refused(
-                    f"a URL of Redis has no such setting here: it may have {', '.join(sorted(settings))}"
-                )
-            if (
-                not re.fullmatch(r"[0-9]{1,16}(\.[0-9]{1,9})?", value)
-                or not 0 < float(value) <= _MOST_SETTING
-            ):
-                raise _refused(f"the setting {name} in a URL of Redis is a number greater than 0")
-            numbers[name] = float(value)
+        try:
+            numbers = numeric_settings(query, settings)
+        except StoreError as error:
+            raise _refused(error.message) from None
         return cls(
             host=host or "",
             port=port or _PORT,
@@ -144,11 +137,22 @@ class RedisAddress:
         )
         return Redis.from_pool(pool)
 
-    def error(self, error: Exception, *, path: str | None = None) -> StoreError:
-        """Return the error to raise in place of one of the package `redis`."""
-        failure = self._translated(error, str(self) if path is None else path)
+    async def call(self, request: Awaitable[T], *, path: str | None = None) -> T:
+        """Await a request of the client.
+
+        Raises
+        ------
+        StoreError
+            It failed.
+        """
+        from redis.exceptions import RedisError
+
+        try:
+            return await request
+        except (RedisError, OSError) as error:
+            failure = self._translated(error, str(self) if path is None else path)
         failure.hides = True  # the frames of a connection hold the password
-        return failure
+        raise failure
 
     def _translated(self, error: Exception, path: str) -> StoreError:
         from redis import exceptions

@@ -240,17 +240,11 @@ class RedisStore:
             )
 
     async def _call(self, path: str, request: Any) -> Any:
-        """Await a request, and raise its failure as a StoreError."""
-        from redis.exceptions import RedisError
-
+        """Await a request of the client; raises StoreError."""
         if not self._is_registered:
             self._is_registered = True
             io_loop.at_shutdown(self.close)
-        try:
-            return await request
-        except (RedisError, OSError) as error:
-            failure = self._address.error(error, path=path)
-        raise failure from None
+        return await self._address.call(request, path=path)
 
     def _entry(self, path: str, header: bytes) -> ObjectEntry:
         if not header:
