@@ -148,12 +148,10 @@ class RedisStore:
         if if_match is not None and entry.etag != if_match:
             raise changed_object(path, str(want))
         size = entry.size
-        span = ByteRange(max(0, size - want.length), size) if isinstance(want, Suffix) else want
-        if not size or span.end > size:
-            # An empty object has no last bytes either.
-            whole = want if isinstance(want, ByteRange) else ByteRange(0, want.length)
-            raise ShortObjectError(path=path, want=whole, size=size, etag=entry.etag)
-        return Payload(self._checked(path, span, size, blocks), span, size, entry.etag)
+        wanted = ByteRange(max(0, size - want.length), max(1, size)) if isinstance(want, Suffix) else want
+        if wanted.end > size:
+            raise ShortObjectError(path=path, want=wanted, size=size, etag=entry.etag)
+        return Payload(self._checked(path, wanted, size, blocks), wanted, size, entry.etag)
 
     async def head(self, path: str) -> ObjectEntry:
         """See `Header.head`."""
