@@ -18,7 +18,7 @@ from accel.cache.disk import StoredMetadata
 from accel.errors import StoreError
 from accel.options import MIB
 from accel.store import io_loop
-from accel.store.tasks import begin
+from accel.store.tasks import begin, see
 
 __all__ = ["LOOKED_UP", "SharedEntry", "SharedStore", "SharedTier", "Stamped"]
 
@@ -159,7 +159,8 @@ class SharedTier:
             raise StoreError("an entry is damaged")
         age = self._now - stored.checked_at
         found = SharedEntry(stored, self._sent_at - age if age >= 0 else -float("inf"))
-        return found if found.checked_at > self._dropped.get(key, -float("inf")) else None
+        dropped_at = self._dropped.get(key)
+        return found if dropped_at is None or found.checked_at > dropped_at else None
 
     def put(self, key: bytes, stored: StoredMetadata, *, checked_at: float) -> None:
         """Store an entry soon; `checked_at` is the moment of its check by the monotonic clock, in place of that in `stored`."""
@@ -256,8 +257,9 @@ class SharedTier:
                     return task.result()
         finally:
             if not task.done():
+                # It may take its time to end, for which nobody waits.
                 task.cancel()
-                await asyncio.wait((task,))
+                task.add_done_callback(see)
         raise StoreError(f"it did not answer within {limit:g} s")
 
     def _fail(self, problem: str) -> None:
