@@ -65,6 +65,11 @@ class RedisServer:
             self._running.end()
             self._running = None
 
+    def signal(self, number: int) -> None:
+        """Send a signal to it."""
+        if self._running is not None:
+            self._running.signal(number)
+
     def ask(self, *command: str | bytes) -> bytes:
         """Send a command over a connection of its own, and return the first bytes of the answer; OSError where it is refused."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
