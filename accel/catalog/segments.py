@@ -15,16 +15,17 @@ import pyarrow as pa
 
 from accel.arrays import integers
 from accel.catalog.bound_bytes import End, decode_bounds
-from accel.catalog.describing import WHOLE_FILE, column_text, path_of_text
+from accel.catalog.describing import BOUNDS_SCHEMA, FILES_SCHEMA, WHOLE_FILE, column_text
 from accel.catalog.head import CatalogHead, Segment, Table
-from accel.catalog.keys import KEY_COLUMNS, ColumnHits, KeyConditions, KeyHits, keys_table_name
+from accel.catalog.kind import CatalogQuestion, Hits
+from accel.catalog.kinds import index_of_table
 from accel.errors import IndexFormatError
 from accel.format.domain import Bounds, Domain
 from accel.options import MIB
 from accel.planning.selection import RowSelection
-from accel.predicate.atoms import Bound, BoundColumn
+from accel.predicate.atoms import Bound, BoundColumn, Node
 from accel.predicate.expr import And, Column, Compare, Expr, InList, Literal, Op
-from accel.predicate.prune import prune
+from accel.predicate.prune import Evidence, IndexEvidence, prune
 from accel.store.request_errors import foremost
 from accel.store.tasks import Group
 
@@ -110,22 +111,38 @@ class SegmentTables:
         live[list(self.segment.dropped)] = False
         return live
 
-    def may_match(self, bound: Bound, *, constant: frozenset[str]) -> Bools:
+    def may_match(
+        self,
+        bound: Bound,
+        found: MatchingFiles | None = None,
+        *,
+        constant: frozenset[str],
+        index_evidence: IndexEvidence | None = None,
+    ) -> Bools:
         """Whether each file may hold rows that match, by what is read of its columns.
 
         Parameters
         ----------
         bound : Bound
             The predicate, over the columns of the data set.
+        found : MatchingFiles, optional
+            What `SegmentReader.find_bounds` returned: the files that the home left.
         constant : frozenset of str
             Top-level columns whose values do not come from the files.
+        index_evidence : callable, optional
+            What indexes say of parts of the predicate.
         """
+        if found is not None:
+            return _judge(
+                found, bound, self.segment.num_files, constant=constant, index_evidence=index_evidence
+            )
         bounds = {
             column.path: self._bounds_of(column)
             for column in bound.columns
             if column.path[0] not in constant and column_text(column.path) in self.columns
         }
-        return prune(bound, bounds, self.segment.num_files).may_true
+        evidence = prune(bound, bounds, self.segment.num_files, index_evidence=index_evidence)
+        return evidence.may_true
 
     def _bounds_of(self, column: BoundColumn) -> Bounds:
         name = column_text(column.path)
@@ -365,41 +382,36 @@ class SegmentReader:
             tables.first_metadata = {tables.first: known[tables.first]}
         return {at: known[at] for at in files}
 
-    async def look_up(self, tables: SegmentTables, conditions: KeyConditions) -> KeyHits | None:
-        """Look up the keys that a question names; None where the segment has no table for them."""
+    async def look_up(self, tables: SegmentTables, question: CatalogQuestion) -> Sequence[Hits]:
+        """Ask the indexes of a segment; returns what those say that can answer."""
+        segment = tables.segment
         asked = []
-        for column in conditions.columns:
-            name = keys_table_name(column)
-            if name not in tables.segment.objects:
-                continue
-            stored = self._rows.schema(tables.segment, name).field("value").type
-            condition = conditions.condition(column, stored)
-            if condition is not None:
-                asked.append((name, path_of_text(column), condition))
+        for name in sorted(segment.objects):
+            index = index_of_table(name)
+            lookup = None if index is None else index.ask(question, self._rows.schema(segment, name))
+            if lookup is not None:
+                asked.append((name, lookup))
         works: list[Callable[[SegmentReader], Coroutine[Any, Any, pa.Table]]] = [
             partial(
-                SegmentReader._read, segment=tables.segment, table=name, columns=["place"], where=condition
+                SegmentReader._read,
+                segment=segment,
+                table=name,
+                columns=lookup.columns,
+                where=lookup.where,
             )
-            for name, _, condition in asked
+            for name, lookup in asked
         ]
-        if not works:
-            return None
         found = await self.side_by_side(works)
-        none: frozenset[int] = frozenset()
-        return KeyHits(
-            [
-                ColumnHits.read(
-                    table,
-                    path,
-                    num_files=tables.segment.num_files,
-                    uncovered=tables.segment.uncovered.get(name, none),
-                )
-                for table, (name, path, _) in zip(found, asked, strict=True)
-            ]
-        )
+        return [
+            lookup.answer(table, segment.covered_by(name))
+            for table, (name, lookup) in zip(found, asked, strict=True)
+        ]
 
-    async def may_match(self, tables: SegmentTables, bound: Bound, *, constant: frozenset[str]) -> Bools:
-        """Return whether each file may hold rows that match, by its bounds.
+    async def find_bounds(
+        self, tables: SegmentTables, bound: Bound, *, constant: frozenset[str]
+    ) -> MatchingFiles | None:
+        """Read what `SegmentTables.may_match` needs: the bounds of the columns, or the files that the home leaves by comparing
+        them itself.
 
         Parameters
         ----------
@@ -410,12 +422,12 @@ class SegmentReader:
             Top-level columns whose values do not come from the files.
         """
         names = {column_text(column.path) for column in bound.columns if column.path[0] not in constant}
-        if names - tables.columns.keys():
-            found = await self._rows.matching(tables.segment, bound, constant=constant)
-            if found is not None:
-                return _judge(found, bound, tables.segment.num_files, constant=constant)
+        if names <= tables.columns.keys():
+            return None
+        found = await self._rows.matching(tables.segment, bound, constant=constant)
+        if found is None:
             await self.load_bounds(tables, names)
-        return tables.may_match(bound, constant=constant)
+        return found
 
     async def read_columns(self, tables: SegmentTables, table: str, columns: Sequence[str]) -> pa.Table:
         """Read all rows of some columns of a table."""
@@ -423,13 +435,10 @@ class SegmentReader:
 
     async def whole_table(self, tables: SegmentTables, table: str) -> pa.Table:
         """Read all rows and columns of a table."""
-        from accel.catalog.describing import BOUNDS_SCHEMA, FILES_SCHEMA
-
-        if table not in (Table.FILES, Table.BOUNDS):
-            return await self._read(tables.segment, table, KEY_COLUMNS)
-        schema = FILES_SCHEMA if table == Table.FILES else BOUNDS_SCHEMA
-        found = await self._read(tables.segment, table, schema.names)
-        return found.cast(schema)
+        schema = _SCHEMAS.get(table)
+        names = self._rows.schema(tables.segment, table).names if schema is None else schema.names
+        found = await self._read(tables.segment, table, names)
+        return found if schema is None else found.cast(schema)
 
     async def _read(
         self,
@@ -448,7 +457,17 @@ class SegmentReader:
 BOUND_COLUMNS: Final = ("column", "family", "file", "lower", "upper", "null_count", "nan_count", "num_rows")
 
 
-def _judge(found: MatchingFiles, bound: Bound, num_files: int, *, constant: frozenset[str]) -> Bools:
+_SCHEMAS: Final = {Table.FILES: FILES_SCHEMA, Table.BOUNDS: BOUNDS_SCHEMA}
+
+
+def _judge(
+    found: MatchingFiles,
+    bound: Bound,
+    num_files: int,
+    *,
+    constant: frozenset[str],
+    index_evidence: IndexEvidence | None,
+) -> Bools:
     """Whether each file may match, of those that a home left."""
     n = len(found.files)
     bounds = {}
@@ -458,8 +477,13 @@ def _judge(found: MatchingFiles, bound: Bound, num_files: int, *, constant: froz
             rows = _column_rows(table, num_files)
             places = np.searchsorted(found.files, rows.files)
             bounds[column.path] = _decode(column, replace(rows, files=places), n)
+
+    def evidence_of_left(node: Node) -> Evidence | None:
+        evidence = None if index_evidence is None else index_evidence(node)
+        return None if evidence is None else evidence.take(found.files)
+
     may = np.zeros(num_files, bool)
-    may[found.files] = prune(bound, bounds, n).may_true
+    may[found.files] = prune(bound, bounds, n, index_evidence=evidence_of_left).may_true
     return may
 
 
