@@ -19,6 +19,7 @@ from accel.cache.byte_tier import ByteTier
 from accel.cache.disk import Disk
 from accel.cache.result_tier import ResultTier
 from accel.cache.single_flight import SingleFlight
+from accel.errors import AccelError, forget_frames
 from accel.options import MIB
 from accel.store.identity import lasts
 
@@ -185,7 +186,12 @@ class Cache:
         if shared is not None:
             from accel.cache.shared_stores import open_shared
 
-            self._shared = open_shared(shared)
+            try:
+                self._shared = open_shared(shared)
+            except AccelError as error:
+                del shared  # credentials must not stay in the variables of a frame that a traceback may show
+                forget_frames(error)
+                raise
         self._lock = threading.Lock()
         self._metadata = _MetadataTier(maxsize=memory)
         self.single_flight = SingleFlight()

@@ -54,10 +54,12 @@ def open_shared(url: str) -> SharedTier:
     scheme, colon, rest = url.partition("://")
     scheme = scheme.lower()
     if not colon or scheme not in ("memory", *POSTGRES_SCHEMES, *REDIS_SCHEMES):
-        raise StoreError(
+        unknown = StoreError(
             "this is no URL of a server that a cache can share",
             hint="redis://host:6379/0, rediss://..., postgresql://host/database, or memory://name in one process",
         )
+        unknown.hides = True
+        raise unknown
     address: RedisAddress | PostgresAddress
     with _lock:
         store = _stores.get(url)

@@ -12,6 +12,8 @@ from accel.store.connection_faults import CLOSED, STALLED, ConnectionFault, conn
 from accel.store.location import numeric_settings
 
 if TYPE_CHECKING:
+    from urllib.parse import SplitResult
+
     from redis.asyncio import Redis
 
 __all__ = ["OBJECT_SETTINGS", "REDIS_SCHEMES", "RedisAddress"]
@@ -60,18 +62,14 @@ class RedisAddress:
         StoreError
             It is no such URL; the error quotes no part of it that may be secret.
         """
-        from urllib.parse import parse_qsl, unquote, urlsplit
+        from urllib.parse import unquote
 
-        try:
-            parts = urlsplit(url)
-            host, port = parts.hostname, parts.port
-            query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
-        except ValueError:
-            raise _refused("this is no URL of Redis") from None
-        database, _, prefix = parts.path.strip("/").partition("/")
-        at_fault = not host or "@" in parts.path or "@" in parts.query or bool(parts.fragment)
-        if at_fault or parts.scheme.lower() not in REDIS_SCHEMES:
+        split = _split(url)
+        # What led to an error may quote a part of the URL: so it is no longer there when that is raised.
+        if split is None:
             raise _refused("this is no URL of Redis")
+        parts, port, query = split
+        database, _, prefix = parts.path.strip("/").partition("/")
         if database and not (re.fullmatch(r"[0-9]{1,5}", database) and int(database) < _MOST_DATABASE):
             raise _refused("the first part of the path in a URL of Redis is the number of a database")
         try:
@@ -79,8 +77,8 @@ class RedisAddress:
         except StoreError as error:
             raise _refused(error.message) from None
         return cls(
-            host=host or "",
-            port=port or _PORT,
+            host=parts.hostname or "",
+            port=port,
             database=int(database or 0),
             prefix=unquote(prefix) or _PREFIX,
             tls=parts.scheme.lower() == "rediss",
@@ -188,6 +186,22 @@ class RedisAddress:
 
     def _unreachable(self, fault: ConnectionFault, path: str) -> StoreError:
         return fault.error(path, server=f"{self.host}:{self.port}", address=_ADDRESS, cause=None)
+
+
+def _split(url: str) -> tuple[SplitResult, int, list[tuple[str, str]]] | None:
+    """Return the parts of a URL of Redis, its port, and the pairs of its query string; None if it is none."""
+    from urllib.parse import parse_qsl, urlsplit
+
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _PORT
+        query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError:
+        return None
+    is_cut = "@" in parts.path or "@" in parts.query or bool(parts.fragment)  # in the middle of a password
+    if is_cut or not parts.hostname or parts.scheme.lower() not in REDIS_SCHEMES:
+        return None
+    return parts, port, query
 
 
 def _refused(message: str) -> StoreError:

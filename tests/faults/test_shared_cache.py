@@ -22,6 +22,7 @@ import accel
 from accel.ranges import Kind
 from accel.store import client as client_module
 from accel.testing import DictStore, RecordingStore, write_file
+from tests.faults.test_secrets import failure_of, leaks
 from tests.faults.versions import OPTIONS, PATH, WHERE, expected, outcome, version
 from tests.support.postgres import Postgres, find_postgres
 from tests.support.proxy import Proxy
@@ -32,6 +33,8 @@ A, B = version(1), version(2)
 A_ROWS, B_ROWS = expected(1), expected(2)
 POINT = "key = 4321"
 SECRET = "s3cretPassword"
+TOLD = "s3cretSignature"
+"""That of `test_secrets`, which looks for it."""
 MakeProxy = Callable[..., Proxy]
 
 
@@ -394,6 +397,21 @@ def test_the_password_is_shown_nowhere(own_redis: RedisServer, server: Proxy, ca
     assert PATH.encode() not in stored
     assert server.url.encode() not in stored
     assert SECRET.encode() not in stored
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"ftp://u:{TOLD}@h",
+        f"redis://u:{TOLD}@h:{TOLD}/0",
+        f"redis://u:{TOLD}/0?x={TOLD}",
+        f"postgresql://u:{TOLD}@h/d?x={TOLD}",
+        f"postgresql://u:{TOLD}@h/d?ttl={TOLD}",
+    ],
+)
+def test_a_url_that_is_refused_is_in_nothing_that_the_error_keeps(url: str) -> None:
+    error = failure_of(lambda: accel.Cache(shared=url))
+    assert [leak for leak in leaks(error) if "<locals>.<lambda>" not in leak] == []  # that is this file
 
 
 def test_a_copy_of_a_cache_shares_what_it_shares() -> None:
