@@ -33,6 +33,7 @@ __all__ = [
     "Hits",
     "IndexTableBuilder",
     "Lookup",
+    "RowwiseIndex",
     "TableEncoding",
     "check_ordinals",
     "evidence_of",
@@ -47,6 +48,8 @@ class TableEncoding:
     page_rows: int
     use_dictionary: bool | Sequence[str] = False
     column_encoding: Mapping[str, str] = field(default_factory=dict)
+    write_statistics: bool | Sequence[str] = True
+    """The columns that have bounds, which the head holds for each page."""
 
 
 # -- asking ------------------------------------------------------------------------------------------
@@ -224,23 +227,16 @@ class CatalogIndex(abc.ABC):
         """The columns that its table is sorted by, each "ascending"."""
 
     @abc.abstractmethod
-    def encoding(self, schema: pa.Schema) -> TableEncoding:
-        """Return how a table of that schema is written."""
+    def encoding(self, table: pa.Table) -> TableEncoding:
+        """Return how a table is written."""
 
     @abc.abstractmethod
     def builder(self) -> IndexTableBuilder:
         """Begin the table of a segment."""
 
     @abc.abstractmethod
-    def ordinals(self, table: pa.Table) -> Int64s:
-        """Return the ordinal of the file that each row is about."""
-
-    @abc.abstractmethod
-    def with_ordinals(self, table: pa.Table, ordinals: Int64s) -> pa.Table:
-        """Return the rows about the files with these ordinals instead."""
-
     def renumbered(self, table: pa.Table, places: Int64s) -> pa.Table:
-        """Return the rows about files that count, in any order.
+        """Return what a table says about files that count, in any order.
 
         Parameters
         ----------
@@ -251,30 +247,16 @@ class CatalogIndex(abc.ABC):
         Raises
         ------
         IndexFormatError
-            The table has rows of files that the segment does not have.
+            The table speaks of files that the segment does not have.
         """
-        moved = places[check_ordinals(self.ordinals(table), len(places))]
-        return self.with_ordinals(table.filter(pa.array(moved >= 0)), moved[moved >= 0])
 
+    @abc.abstractmethod
     def merged(self, tables: Sequence[pa.Table]) -> tuple[pa.Table, frozenset[int]]:
         """Return one table of several, whose files are numbered alike, and the files that it does not cover any more."""
-        # Segments may differ in the type of the column; the type of the first counts.
-        schema = tables[0].schema
-        alike = [table for table in tables if table.schema.equals(schema)]
-        others = [table for table in tables if not table.schema.equals(schema)]
-        lost = frozenset(file for table in others for file in np.unique(self.ordinals(table)).tolist())
-        return pa.concat_tables(alike).sort_by(list(self.order)), lost
 
+    @abc.abstractmethod
     def by_file(self, table: pa.Table, num_files: int) -> Sequence[pa.Table]:
-        """Return the rows about each file, in one order whatever the segment; raises as `renumbered`."""
-        files = check_ordinals(self.ordinals(table), num_files)
-        by = np.argsort(files, kind="stable")
-        starts = np.searchsorted(files[by], np.arange(num_files + 1))
-        sorted_by_file = table.take(pa.array(by))
-        return [
-            sorted_by_file.slice(start, stop - start).combine_chunks()
-            for start, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
-        ]
+        """Return what a table says of each file, equal for equal files; raises as `renumbered`."""
 
     # -- asking ----------------------------------------------------------------------------------
 
@@ -288,6 +270,43 @@ class CatalogIndex(abc.ABC):
         stored : pyarrow.Schema
             Of the table.
         """
+
+
+class RowwiseIndex(CatalogIndex):
+    """An index each row of whose table is about one file."""
+
+    @abc.abstractmethod
+    def ordinals(self, table: pa.Table) -> Int64s:
+        """Return the ordinal of the file that each row is about."""
+
+    @abc.abstractmethod
+    def with_ordinals(self, table: pa.Table, ordinals: Int64s) -> pa.Table:
+        """Return the rows about the files with these ordinals instead."""
+
+    def renumbered(self, table: pa.Table, places: Int64s) -> pa.Table:
+        """See `CatalogIndex.renumbered`."""
+        moved = places[check_ordinals(self.ordinals(table), len(places))]
+        return self.with_ordinals(table.filter(pa.array(moved >= 0)), moved[moved >= 0])
+
+    def merged(self, tables: Sequence[pa.Table]) -> tuple[pa.Table, frozenset[int]]:
+        """See `CatalogIndex.merged`."""
+        # Segments may differ in the type of the column; the type of the first counts.
+        schema = tables[0].schema
+        alike = [table for table in tables if table.schema.equals(schema)]
+        others = [table for table in tables if not table.schema.equals(schema)]
+        lost = frozenset(file for table in others for file in np.unique(self.ordinals(table)).tolist())
+        return pa.concat_tables(alike).sort_by(list(self.order)), lost
+
+    def by_file(self, table: pa.Table, num_files: int) -> Sequence[pa.Table]:
+        """See `CatalogIndex.by_file`."""
+        files = check_ordinals(self.ordinals(table), num_files)
+        by = np.argsort(files, kind="stable")
+        starts = np.searchsorted(files[by], np.arange(num_files + 1))
+        sorted_by_file = table.take(pa.array(by))
+        return [
+            sorted_by_file.slice(start, stop - start).combine_chunks()
+            for start, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
+        ]
 
 
 def check_ordinals(ordinals: Int64s, num_files: int) -> Int64s:

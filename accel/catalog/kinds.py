@@ -7,10 +7,11 @@ from typing import Final
 
 from accel.catalog.keys import Keys
 from accel.catalog.kind import CatalogIndex
+from accel.catalog.ngrams import Ngrams
 
 __all__ = ["KINDS", "index_of_table", "indexes_of", "spelled_indexes"]
 
-KINDS: Final[Mapping[str, type[CatalogIndex]]] = {one.kind: one for one in (Keys,)}
+KINDS: Final[Mapping[str, type[CatalogIndex]]] = {one.kind: one for one in (Keys, Ngrams)}
 """By name."""
 
 Spelled = Mapping[str, Sequence[str]]

@@ -105,9 +105,10 @@ def _first_rows(handle: FileHandle, group: int, leaf: int, size: int) -> Int64s:
     return np.zeros(1, np.int64)
 
 
-def places_of(file: int, units: Int64s) -> Int64s:
-    """Return the places of units of a file."""
-    return (np.int64(file) << _UNIT_BITS) + units
+def places_of(files: Int64s | int, units: Int64s) -> Int64s:
+    """Return the places of units of a file, or each of a file of its own."""
+    found: Int64s = (np.asarray(files, np.int64) << _UNIT_BITS) + units
+    return found
 
 
 def files_of_places(places: Int64s) -> Int64s:
@@ -117,8 +118,7 @@ def files_of_places(places: Int64s) -> Int64s:
 
 def moved_places(places: Int64s, files: Int64s) -> Int64s:
     """Return the same units of other files."""
-    moved: Int64s = (files.astype(np.int64) << _UNIT_BITS) + (places & _UNIT_MASK)
-    return moved
+    return places_of(files, places & _UNIT_MASK)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,7 +19,12 @@ from accel.testing import DictStore, Layout, RecordingStore, write_file
 DIRECTORY = "t/"
 INDEX = "t/_accel/"
 NAMES = ("a.parquet", "b/c.parquet", "b/d.parquet", "e=1/f.parquet", "e=2/f.parquet")
-KEYS = {name: "keys" for name in ("n", "x", "s", "d", "t", "st.v")}
+INDEXES: dict[Any, Any] = {
+    **{name: "keys" for name in ("n", "x", "d", "t", "st.v")},
+    "s": ["keys", "ngram"],
+    ("s", "n", "st.v"): "keys",
+    ("t", "x"): "keys",
+}
 PREDICATES = (
     "n = 7",
     "n > 90 OR n < 3",
@@ -44,11 +49,25 @@ PREDICATES = (
     "st.v = 5",
     "t = '2020-01-03 05:00:00' OR n = 3",
     "t = '2020-01-03 05:00:00'",
+    "s = 'abc' AND n = 5",
+    "s IN ('q', 'abd', 'none') AND st.v = 5 AND n IN (5, 6, 50)",
+    "t IN (TIMESTAMP '2020-01-03 05:00:00') AND x = 1.5",
+    "s = 'q' AND st.v = 0",
+    "s LIKE '%zzzz%'",
+    "s ILIKE '%ZZZZ%' AND s LIKE '%z'",
+    "s LIKE '%abc%' OR s = 'zz'",
+    "s ILIKE '%ÉÉÉ%' OR s ILIKE 'ABD'",
+    "NOT s LIKE '%abc%'",
+    "s LIKE '%abc%' OR n = 5",
+    "s LIKE '%bc' AND (s LIKE 'ab%' OR s IN ('abc', 'abd'))",
 )
 
 
 def rows(seed: int, count: int, kind: int) -> pa.Table:
-    """A table of `count` rows around a value that `seed` chooses; `kind` varies the types and the columns."""
+    """A table of `count` rows around a value that `seed` chooses; `kind` varies the types and the columns.
+
+    Kind 3 has its texts in a dictionary, and kind 4 has nulls alone where other kinds have numbers and texts.
+    """
     r = random.Random(seed)
     centre = r.choice([0, 5, 50, 95])
 
@@ -78,6 +97,10 @@ def rows(seed: int, count: int, kind: int) -> pa.Table:
     }
     if kind == 2:
         del columns["b"]
+    if kind == 3:
+        columns["s"] = columns["s"].dictionary_encode()
+    if kind == 4:
+        columns |= {name: pa.nulls(count, columns[name].type) for name in ("n", "s")}
     return pa.table(columns)
 
 
@@ -106,8 +129,8 @@ class Histories(RuleBasedStateMachine):
     @rule(
         name=st.sampled_from(NAMES[:3]),
         seed=st.integers(0, 999),
-        count=st.integers(1, 25),
-        kind=st.integers(0, 2),
+        count=st.integers(0, 25),
+        kind=st.integers(0, 4),
     )
     def put(self, name: str, seed: int, count: int, kind: int) -> None:
         self.store.inner.put(DIRECTORY + name, file(seed, count, kind))
@@ -119,7 +142,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def build(self) -> None:
-        report = accel.build_index(DIRECTORY, indexes=KEYS, store=self.store.inner)
+        report = accel.build_index(DIRECTORY, indexes=INDEXES, store=self.store.inner)
         self.built = True
         assert report.files == sum(
             name.endswith(".parquet") and "_accel" not in name for name in self.store.inner.objects
