@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from accel.catalog.describing import column_text, paths_of_text
 from accel.errors import AccelError, IndexFormatError
+from accel.metrics import Metrics
 from accel.planning.handle import FileHandle
 from accel.planning.selection import RowSelection
 from accel.predicate.atoms import Bound, Node
@@ -33,6 +34,7 @@ __all__ = [
     "Hits",
     "IndexTableBuilder",
     "Lookup",
+    "RowHits",
     "RowwiseIndex",
     "TableEncoding",
     "check_ordinals",
@@ -90,6 +92,15 @@ class CatalogQuestion:
         return self.bound.columns[self.paths[path]].type
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RowHits:
+    """The rows of a file that may match."""
+
+    groups: Mapping[int, RowSelection]
+    """By row group; those that are not named hold none."""
+    pages_dropped: int = 0
+
+
 class Hits:
     """What the table of one index says of the files of a segment. An index has those of the methods that it can answer."""
 
@@ -101,8 +112,8 @@ class Hits:
         """Return the outcomes that a part of the bound predicate may have in each file; None where that is not told."""
         return None
 
-    def rows(self, file: int, handle: FileHandle) -> Mapping[int, RowSelection] | None:
-        """Return the rows of a file that may match, by row group; None where the table says nothing of them.
+    def rows(self, file: int, handle: FileHandle) -> RowHits | None:
+        """Return the rows of a file that may match; None where the table says nothing of them.
 
         Raises
         ------
@@ -133,15 +144,34 @@ def evidence_of(hits: Sequence[Hits], node: Node) -> Evidence | None:
     return total
 
 
-def rows_of(hits: Sequence[Hits], file: int, handle: FileHandle) -> Mapping[int, RowSelection] | None:
-    """Return the rows of a file that may match by all indexes, by row group; None where none tells. Raises as `Hits.rows`."""
+def rows_of(
+    hits: Mapping[str, Hits], file: int, handle: FileHandle, *, metrics: Metrics
+) -> Mapping[int, RowSelection] | None:
+    """Return the rows of a file that may match by all indexes, by row group; None where none tells.
+
+    `metrics` counts what each rules out, by table. Raises as `Hits.rows` does.
+    """
     total: Mapping[int, RowSelection] | None = None
-    for one in hits:
+    for table, one in hits.items():
         found = one.rows(file, handle)
-        if found is not None and total is not None:
-            both = found.keys() & total.keys()
-            found = {group: found[group].intersect(total[group]) for group in sorted(both)}
-        total = total if found is None else found
+        if found is None:
+            continue
+        sizes = handle.group_rows.tolist()
+        before = total
+        if before is None:
+            before = {group: RowSelection.of([(0, size)]) for group, size in enumerate(sizes) if size}
+        both = {
+            group: found.groups[group].intersect(rows)
+            for group, rows in before.items()
+            if group in found.groups
+        }
+        total = {group: rows for group, rows in sorted(both.items()) if rows}
+        metrics.count_dropped(
+            table,
+            row_groups=len(before) - len(total),
+            pages=found.pages_dropped,
+            rows=sum(rows.count for rows in before.values()) - sum(rows.count for rows in total.values()),
+        )
     return total
 
 

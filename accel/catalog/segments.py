@@ -28,7 +28,7 @@ from accel.metrics import Metrics
 from accel.options import MIB, Options, Phases
 from accel.planning.file_entry import FileBlock, FileEntry, FileFacts
 from accel.planning.selection import RowSelection
-from accel.predicate.atoms import Bound, BoundColumn
+from accel.predicate.atoms import BoundColumn
 from accel.predicate.expr import And, Column, Compare, Expr, InList, Literal, Op
 from accel.predicate.prune import IndexEvidence, prune
 from accel.ranges import ByteRange, Suffix
@@ -115,24 +115,20 @@ class SegmentTables:
         live[list(self.segment.dropped)] = False
         return live
 
-    def may_match(
-        self, bound: Bound, *, constant: frozenset[str], index_evidence: IndexEvidence | None = None
-    ) -> Bools:
+    def may_match(self, question: CatalogQuestion, *, index_evidence: IndexEvidence | None = None) -> Bools:
         """Whether each file may hold rows that match, by what is read of its columns.
 
         Parameters
         ----------
-        bound : Bound
-            The predicate, over the columns of the data set.
-        constant : frozenset of str
-            Top-level columns whose values do not come from the files.
+        question : CatalogQuestion
         index_evidence : callable, optional
             What indexes say of parts of the predicate.
         """
+        bound = question.bound
         bounds = {
             column.path: self._bounds_of(column)
             for column in bound.columns
-            if column.path[0] not in constant and column_text(column.path) in self.columns
+            if column.path in question.paths and column_text(column.path) in self.columns
         }
         evidence = prune(bound, bounds, self.segment.num_files, index_evidence=index_evidence)
         return evidence.may_true
@@ -323,8 +319,8 @@ class SegmentReader:
             tables.first_metadata = {tables.first: known[tables.first]}
         return {at: known[at] for at in files}
 
-    async def look_up(self, tables: SegmentTables, question: CatalogQuestion) -> Sequence[Hits]:
-        """Ask the indexes of a segment; returns what those say that can answer."""
+    async def look_up(self, tables: SegmentTables, question: CatalogQuestion) -> Mapping[str, Hits]:
+        """Ask the indexes of a segment; returns what those say that can answer, by table."""
         segment = tables.segment
         asked = []
         for name, one in sorted(segment.objects.items()):
@@ -343,10 +339,10 @@ class SegmentReader:
             for name, lookup in asked
         ]
         found = await self.side_by_side(works)
-        return [
-            lookup.answer(table, segment.covered_by(name))
+        return {
+            name: lookup.answer(table, segment.covered_by(name))
             for table, (name, lookup) in zip(found, asked, strict=True)
-        ]
+        }
 
     async def read_columns(self, tables: SegmentTables, table: str, columns: Sequence[str]) -> pa.Table:
         """Read all rows of some columns of a table."""

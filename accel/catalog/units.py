@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from accel.catalog.kind import Hits, check_ordinals
+from accel.catalog.kind import Hits, RowHits, check_ordinals
 from accel.errors import AccelError, IndexFormatError
 from accel.format.page_index import chunk_offset_index
 from accel.planning.handle import FileHandle
@@ -153,8 +153,9 @@ class UnitHits(Hits):
         may[list(self.units)] = True
         return may
 
-    def rows(self, file: int, handle: FileHandle) -> Mapping[int, RowSelection] | None:
+    def rows(self, file: int, handle: FileHandle) -> RowHits | None:
         """See `Hits.rows`."""
         if not self.covered[file]:
             return None
-        return file_units(handle, self.paths).rows(self.units.get(file, np.zeros(0, np.int64)))
+        units, hits = file_units(handle, self.paths), self.units.get(file, np.zeros(0, np.int64))
+        return RowHits(units.rows(hits), len(units) - len(hits))

@@ -14,17 +14,29 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 import accel
+from accel.catalog.inspecting import verify_index
 from accel.testing import DictStore, Layout, RecordingStore, write_file
 
 DIRECTORY = "t/"
 INDEX = "t/_accel/"
 NAMES = ("a.parquet", "b/c.parquet", "b/d.parquet", "e=1/f.parquet", "e=2/f.parquet")
+BY_FILE = ("distinct", "bloom", "zonemap")
 INDEXES: dict[Any, Any] = {
-    **{name: "keys" for name in ("n", "x", "d", "t", "st.v")},
-    "s": ["keys", "ngram"],
+    **{name: ["keys", *BY_FILE] for name in ("n", "x", "d", "t", "st.v")},
+    "s": ["keys", "ngram", *BY_FILE],
     ("s", "n", "st.v"): "keys",
     ("t", "x"): "keys",
+    **dict.fromkeys(("lower(s)", "year(t)", "day(t)", "hour(t)"), "zonemap"),
 }
+SUBSETS: tuple[dict[Any, Any], ...] = (
+    INDEXES,
+    {name: "keys" for name in ("n", "x", "d", "t", "st.v", ("s", "n", "st.v"))},
+    {"s": "ngram"},
+    dict.fromkeys(("n", "x", "s", "d", "t", "st.v"), "distinct"),
+    dict.fromkeys(("n", "x", "s", "d", "t", "st.v"), "bloom"),
+    dict.fromkeys(("n", "x", "lower(s)", "d", "hour(t)", "st.v"), "zonemap"),
+)
+"""Each kind alone, and all together."""
 PREDICATES = (
     "n = 7",
     "n > 90 OR n < 3",
@@ -60,6 +72,12 @@ PREDICATES = (
     "NOT s LIKE '%abc%'",
     "s LIKE '%abc%' OR n = 5",
     "s LIKE '%bc' AND (s LIKE 'ab%' OR s IN ('abc', 'abd'))",
+    "NOT (n = 5 OR s = 'q') AND x < 100",
+    "n NOT IN (5, 6, NULL)",
+    "s ILIKE 'Q%'",
+    "n IS DISTINCT FROM 5 AND NOT (x = 1.5 AND x < 3)",
+    "x = -0.0 OR x = DOUBLE 'NaN'",
+    "t < '2020-01-02' AND n > x",
 )
 
 
@@ -120,8 +138,9 @@ SCHEMA = rows(1, 3, 0).schema
 class Histories(RuleBasedStateMachine):
     """Files come, go and change beside a catalog that is refreshed now and then."""
 
-    @initialize(seed=st.integers(0, 999))
-    def begin(self, seed: int) -> None:
+    @initialize(seed=st.integers(0, 999), indexes=st.sampled_from(SUBSETS))
+    def begin(self, seed: int, indexes: dict[Any, Any]) -> None:
+        self.indexes = indexes
         self.store = RecordingStore(DictStore({DIRECTORY + NAMES[0]: file(seed, 10, 0)}))
         self.cache = accel.Cache(max_age=0)
         self.built = False
@@ -142,7 +161,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def build(self) -> None:
-        report = accel.build_index(DIRECTORY, indexes=INDEXES, store=self.store.inner)
+        report = accel.build_index(DIRECTORY, indexes=self.indexes, store=self.store.inner)
         self.built = True
         assert report.files == sum(
             name.endswith(".parquet") and "_accel" not in name for name in self.store.inner.objects
@@ -154,6 +173,7 @@ class Histories(RuleBasedStateMachine):
         if self.built:
             before = accel.refresh_index(INDEX, store=self.store.inner).files
             after = accel.compact_index(INDEX, store=self.store.inner)
+            assert verify_index(INDEX, store=self.store.inner).is_empty
             assert after.files == before
             assert after.segments <= 1
 
