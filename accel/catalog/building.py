@@ -22,10 +22,11 @@ import pyarrow as pa
 from accel.cache.cache import Cache
 from accel.catalog.describing import BOUNDS_ORDER, BoundsTable, FilesTable
 from accel.catalog.head import CatalogHead, Retired, Segment, Table
+from accel.catalog.homes import CatalogHome
 from accel.catalog.kind import CatalogIndex, IndexTableBuilder, check_ordinals
 from accel.catalog.kinds import indexes_of
-from accel.catalog.objects import ObjectHome
-from accel.catalog.segments import CatalogSnapshot, SegmentReader, read_file
+from accel.catalog.object_tables import read_file
+from accel.catalog.segments import CatalogSnapshot, SegmentReader
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.options import MIB, Options
@@ -105,7 +106,7 @@ class CatalogBuilder:
 
     Parameters
     ----------
-    home : ObjectHome
+    home : CatalogHome
     client_for : callable
         The client of a store, by its root.
     options : Options
@@ -114,7 +115,7 @@ class CatalogBuilder:
 
     def __init__(
         self,
-        home: ObjectHome,
+        home: CatalogHome,
         client_for: Callable[[str], Client],
         *,
         options: Options,
@@ -246,7 +247,7 @@ class CatalogBuilder:
                 client_for=self._client_for,
                 partitioning=None,
                 glob=False,
-                in_store=self._home.location.scheme == "store",
+                in_store=self._home.in_store,
                 metrics=self._metrics,
             )
         except ObjectNotFoundError:

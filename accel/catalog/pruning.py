@@ -19,8 +19,8 @@ import pyarrow as pa
 from accel.cache.cache import Cache
 from accel.catalog.describing import column_text
 from accel.catalog.head import Table
+from accel.catalog.homes import CatalogHome
 from accel.catalog.kind import CatalogQuestion, Hits, evidence_of, rows_of
-from accel.catalog.objects import ObjectHome
 from accel.catalog.segments import CatalogSnapshot, FileDirectory, SegmentReader, SegmentTables
 from accel.errors import AccelError, IndexFormatError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
@@ -70,14 +70,16 @@ class Verdict:
     """What the indexes say, by table."""
 
     @classmethod
-    def of(cls, tables: SegmentTables, question: CatalogQuestion, hits: Mapping[str, Hits]) -> Verdict:
-        """Judge a segment by the bounds that are read of it, and then by one index after the other."""
-        may_match = tables.may_match(question)
-        dropped_by = np.where(may_match, -1, 0)
+    def of(cls, hits: Mapping[str, Hits], may_match: Callable[..., Bools]) -> Verdict:
+        """Judge a segment by its bounds, and then by one index after the other.
+
+        `may_match` is `SegmentTables.may_match`, and takes `index_evidence`.
+        """
+        dropped_by = np.where(may_match(), -1, 0)
         so_far: list[Hits] = []
         for number, one in enumerate(hits.values(), 1):
             so_far.append(one)
-            may = tables.may_match(question, index_evidence=partial(evidence_of, so_far))
+            may = may_match(index_evidence=partial(evidence_of, so_far))
             own = one.may_match()
             may = may if own is None else may & own
             dropped_by[(dropped_by < 0) & ~may] = number
@@ -95,14 +97,14 @@ class CatalogPruner:
 
     Parameters
     ----------
-    home : ObjectHome
+    home : CatalogHome
         Where the catalog is.
     spec : ScanSpec
         What the scan is asked for.
     cache : Cache or None
     """
 
-    def __init__(self, home: ObjectHome, spec: ScanSpec, *, cache: Cache | None) -> None:
+    def __init__(self, home: CatalogHome, spec: ScanSpec, *, cache: Cache | None) -> None:
         self.home = home
         self._spec = spec
         self.cache = cache
@@ -303,17 +305,18 @@ class CatalogPruner:
         except AccelError:
             return None  # the scan itself says what is wrong
         question = CatalogQuestion.of(where, bound, data_set=data_set, constant=constant)
-        names = {column_text(path) for path in question.paths}
         looked_up: list[Callable[[SegmentReader], Coroutine[Any, Any, Any]]] = [
             partial(SegmentReader.look_up, tables=one, question=question) for one in snapshot.tables
         ]
         bounded: list[Callable[[SegmentReader], Coroutine[Any, Any, Any]]] = [
-            partial(SegmentReader.load_bounds, tables=one, names=names) for one in snapshot.tables
+            partial(SegmentReader.find_bounds, tables=one, bound=bound, constant=constant)
+            for one in snapshot.tables
         ]
-        found: list[Mapping[str, Hits]] = await reader.side_by_side([*looked_up, *bounded])
+        found = await reader.side_by_side([*looked_up, *bounded])
+        n = len(snapshot.tables)
         return {
-            tables.segment.id: Verdict.of(tables, question, hits)
-            for tables, hits in zip(snapshot.tables, found, strict=False)
+            tables.segment.id: Verdict.of(hits, partial(tables.may_match, bound, matching, constant=constant))
+            for tables, hits, matching in zip(snapshot.tables, found[:n], found[n:], strict=True)
         }
 
     async def _with_metadata(
