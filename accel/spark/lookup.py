@@ -19,7 +19,7 @@ from accel.predicate.expr import And, Constant, Expr, join
 from accel.predicate.where import to_expr
 from accel.scanning.spec import Path, check_count
 from accel.spark.frame import check_partitions, planned_frame
-from accel.spark.keys import key_cast, key_predicate, keys_of
+from accel.spark.keys import joined_ranges, key_sql, range_predicate, ranges_of_batches, tuple_predicate
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -35,7 +35,9 @@ __all__ = ["lookup"]
 _JOINS: Final = ("inner", "left", "semi", "anti")
 _KEY: Final = "__accel_key_"
 MAX_KEYS: Final = 1_000_000
+"""Keys that the driver and every Python worker can have in memory as a sorted list: 8 MB of numbers, some 100 MB of text."""
 _BROADCAST_BYTES: Final = 64 * MIB
+"""Most bytes, decoded, of the pages of which Spark may send the matching rows to all executors."""
 
 
 def lookup(
@@ -58,7 +60,62 @@ def lookup(
     cache: Cache | None = DEFAULT_CACHE,
     options: Options | None = None,
 ) -> DataFrame:
-    """Join a DataFrame with files."""
+    """Join a DataFrame with files, of which only the pages are read that may hold its keys.
+
+    The distinct keys are collected now, by a job of Spark, and planned with on the driver; the rest runs when the result is used.
+    The DataFrame is computed for both: cache it if that is expensive, and if it may differ from one time to the next (`rand`,
+    a limit without an order), write it out before.
+
+    Parameters
+    ----------
+    df : pyspark.sql.DataFrame
+        The DataFrame, of Spark 4.0 or later.
+    url : str, path, or list
+        As for `accel.scan`. The driver and every executor must be able to read it.
+    on : str, list of str, or mapping
+        The key columns, which are equal in a row of the result: names that both sides have, or
+        `{column of the DataFrame: column of the files}`. Null equals nothing, and NaN equals NaN, as in any join of Spark.
+        Types that Spark compares by value may differ (docs/spark.md).
+    columns : sequence of str, optional
+        As for `accel.scan`: the columns of the files that come out beside those of the DataFrame, all by default. Their key
+        columns do not.
+    how : {"inner", "left", "semi", "anti"}
+        The kind of join: the pairs that match; with the rows of the DataFrame that match nothing, too; the rows of the
+        DataFrame that match, or that do not.
+    where : str, list, or expression, optional
+        As for `accel.scan`: rows of the files that do not pass are no match.
+    max_keys : int
+        Most distinct keys that are collected. Of more, the driver gets up to 64 ranges of each key column, which rule out
+        less.
+    partitions, schema, partitioning, glob, index, listing
+        As for `accel.spark.read`. Keys in the index (`indexes={"id": "keys"}`) are looked up on the driver.
+    store, storage_options, cache, options
+        As for `accel.spark.read`.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        The columns of the DataFrame, then those of the files, in no particular order of rows.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        The files lack a key column.
+    SchemaMismatchError
+        A key column has a type that Spark does not compare by value with that of the files, or a column has a type for which
+        Spark has no counterpart.
+    TypeError
+        `df` is no DataFrame, or an argument is of none of these types.
+    ValueError
+        The arguments contradict each other, or both sides have a column of one name that is no key.
+    AccelError
+        As `accel.plan` raises it. An executor raises `ObjectChangedError` if a file has changed since.
+
+    Examples
+    --------
+    >>> wanted = spark.createDataFrame([("UA", 1545), ("B6", 725)], "carrier string, number int")
+    >>> accel.spark.lookup(wanted, "s3://bucket/flights/", on={"carrier": "carrier", "number": "flight"})
+    """
     partitions, max_keys = check_partitions(partitions), check_count(max_keys, "max_keys")
     if how not in _JOINS:
         raise ValueError(f"how is one of {', '.join(_JOINS)}, not {how!r}")
@@ -80,7 +137,7 @@ def lookup(
         }
         files = scan(url, **source).schema
         values = _values(files, pairs, columns, how=how)
-        keys = _collected(df, pairs, files, max_keys)
+        keys = _key_predicate(df, pairs, files, max_keys)
         condition = to_expr(where)
         planned = plan(
             url,
@@ -135,24 +192,46 @@ def _values(
     return [name for name in columns if name not in pairs.values()]
 
 
-def _collected(df: DataFrame, pairs: Mapping[str, str], files: pa.Schema, max_keys: int) -> Expr:
+def _key_predicate(df: DataFrame, pairs: Mapping[str, str], files: pa.Schema, max_keys: int) -> Expr:
     """Return the predicate of the distinct keys, for which Spark runs a job."""
-    casts = {
-        own: key_cast(df.select(_named(own)).schema[0].dataType.simpleString(), files.field(theirs), name=own)
-        for own, theirs in pairs.items()
-    }
-    chosen = [
-        (_named(own) if cast is None else _named(own).try_cast(cast)).alias(f"{_KEY}{at}")
-        for at, (own, cast) in enumerate(casts.items())
-    ]
+    from pyspark.sql import functions
+
+    columns = [files.field(name) for name in pairs.values()]
+    names = [f"{_KEY}{at}" for at in range(len(pairs))]
+    chosen = []
+    for own, column, name in zip(pairs, columns, names, strict=True):
+        given = df.select(_named(own)).schema[0].dataType.simpleString()
+        sql = key_sql(given, column, name=own).format(_quoted(own))
+        chosen.append(functions.expr(sql).alias(name))
     keys = df.select(chosen)
-    for at in range(len(pairs)):
-        keys = keys.where(_named(f"{_KEY}{at}").isNotNull())
+    for name in names:
+        keys = keys.where(_named(name).isNotNull())
+    found = _collected(keys, max_keys)
+    if found is not None:
+        return tuple_predicate(columns, found) if found.num_rows else Constant(False)
+    if len(columns) == 1:
+        return _range_predicate(keys, columns[0])
+    tests = []
+    for column, name in zip(columns, names, strict=True):
+        one = keys.select(name)
+        found = _collected(one, max_keys)
+        tests.append(_range_predicate(one, column) if found is None else tuple_predicate([column], found))
+    return join(And, tests)
+
+
+def _collected(keys: DataFrame, max_keys: int) -> pa.Table | None:
+    """Return the distinct keys; None where they are too many."""
     found = keys.distinct().limit(max_keys + 1).toArrow()
-    arrays = [keys_of(found.column(at), files.field(name)) for at, name in enumerate(pairs.values())]
-    if any(not len(values) for values in arrays):
-        return Constant(False)
-    return key_predicate(list(pairs.values()), arrays)
+    return found if found.num_rows <= max_keys else None
+
+
+def _range_predicate(keys: DataFrame, column: pa.Field) -> Expr:
+    """Return the predicate of the ranges in which the keys of one column lie; the executors look for them."""
+    (name,) = keys.columns
+    kind = keys.schema[0].dataType.simpleString()
+    parted = keys.repartitionByRange(name).sortWithinPartitions(name)
+    ranges = parted.mapInArrow(ranges_of_batches, f"low {kind}, high {kind}").toArrow()
+    return range_predicate(column, joined_ranges(ranges))
 
 
 def _joined(df: DataFrame, rows: DataFrame, planned: Plan, pairs: Mapping[str, str], how: str) -> DataFrame:
@@ -184,4 +263,8 @@ def _refuse_clash(df: DataFrame, names: Sequence[str]) -> None:
 def _named(name: str) -> Column:
     from pyspark.sql import functions
 
-    return functions.col("`" + name.replace("`", "``") + "`")
+    return functions.col(_quoted(name))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
