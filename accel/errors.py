@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from errno import EACCES, ENOENT
 from types import TracebackType
-from typing import TypeVar
 
 __all__ = [
     "AccelError",
     "AccessDeniedError",
     "ColumnNotFoundError",
     "EncryptedFileError",
-    "HiddenUrl",
     "IndexFormatError",
     "MemoryLimitError",
     "ObjectChangedError",
@@ -26,7 +24,6 @@ __all__ = [
     "refuse_unforeseen",
 ]
 
-T = TypeVar("T")
 # Compiled at first use, as few texts match. Each pattern ends where the next match may begin, so a text is scanned once.
 _QUERY = r"(?<=[?&])([^?=&\s]+)=[^&\s'\")]*"
 # A password may contain an @.
@@ -45,22 +42,6 @@ def redact(text: str) -> str:
     if "?" in text and "://" in text:
         text = re.sub(_WEB_QUERY, lambda found: _without_values(found[0]), text, flags=re.IGNORECASE)
     return re.sub(_QUERY, rf"\1={_HIDDEN}", text) if "=" in text else text
-
-
-class HiddenUrl(str):
-    """A URL whose repr hides credentials: tools that show the variables of frames show that."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        scheme, _, rest = str(self).partition("://")
-        _, at, shown = rest.rpartition("@")
-        return repr(redact(f"{scheme}://{_HIDDEN if at else ''}{at}{shown}"))
-
-    @classmethod
-    def of(cls, url: T) -> T | HiddenUrl:
-        """Return the URL as one; what holds no user name as it is."""
-        return cls(url) if isinstance(url, str) and "://" in url and ("@" in url or "?" in url) else url
 
 
 def _without_values(url: str) -> str:

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from accel.cache.cache import Cache
 from accel.catalog.head import Segment, SegmentObject
-from accel.catalog.kind import CatalogQuestion
 from accel.catalog.segments import MatchingFiles
 from accel.decode.arrow import arrow_schema
 from accel.errors import AccelError, IndexFormatError, ObjectChangedError, ObjectNotFoundError, StoreError
@@ -19,6 +18,7 @@ from accel.metrics import Metrics
 from accel.options import Options, Phases
 from accel.planning.file_entry import FileBlock, FileEntry, FileFacts
 from accel.planning.selection import RowSelection
+from accel.predicate.atoms import Bound
 from accel.predicate.expr import Expr
 from accel.ranges import ByteRange, Suffix
 from accel.scanning.engine import Engine, read_all
@@ -76,7 +76,9 @@ class ObjectTables:
         """See `TableReader.compares`: a store compares nothing."""
         return False
 
-    async def matching(self, segment: Segment, question: CatalogQuestion) -> MatchingFiles | None:
+    async def matching(
+        self, segment: Segment, bound: Bound, *, constant: frozenset[str]
+    ) -> MatchingFiles | None:
         """See `TableReader.matching`."""
         return None
 

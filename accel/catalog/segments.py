@@ -116,10 +116,10 @@ class SegmentTables:
     def may_match(
         self,
         bound: Bound,
+        found: MatchingFiles | None = None,
         *,
         constant: frozenset[str],
         index_evidence: IndexEvidence | None = None,
-        left: MatchingFiles | None = None,
     ) -> Bools:
         """Whether each file may hold rows that match, by what is read of its columns.
 
@@ -127,38 +127,29 @@ class SegmentTables:
         ----------
         bound : Bound
             The predicate, over the columns of the data set.
+        found : MatchingFiles, optional
+            What `SegmentReader.find_bounds` returned: the files that the home left.
         constant : frozenset of str
             Top-level columns whose values do not come from the files.
         index_evidence : callable, optional
             What indexes say of parts of the predicate.
-        left : MatchingFiles, optional
-            The only files that may, where the home itself has compared their bounds.
         """
         bounds = {
             column.path: self._bounds_of(column)
             for column in bound.columns
             if column.path[0] not in constant and column_text(column.path) in self.columns
         }
-        if left is None:
-            return prune(bound, bounds, self.segment.num_files, index_evidence=index_evidence).may_true
-        files, n = left.files, len(left.files)
-        bounds = {path: found.take(files) for path, found in bounds.items()}
-        for column in bound.columns:
-            table = left.bounds.get(column_text(column.path))
-            if table is not None:
-                rows = _column_rows(table, self.segment.num_files)
-                places = np.searchsorted(files, rows.files)
-                bounds[column.path] = _decode(column, replace(rows, files=places), n)
-
-        def of_files(node: Node) -> Evidence | None:
-            found = None if index_evidence is None else index_evidence(node)
-            if found is None:
-                return None
-            return Evidence(found.may_true[files], found.may_false[files], found.may_null[files])
-
-        may = np.zeros(self.segment.num_files, bool)
-        may[files] = prune(bound, bounds, n, index_evidence=of_files).may_true
-        return may
+        if found is not None:
+            return _judge(
+                found,
+                bound,
+                bounds,
+                num_files=self.segment.num_files,
+                constant=constant,
+                index_evidence=index_evidence,
+            )
+        evidence = prune(bound, bounds, self.segment.num_files, index_evidence=index_evidence)
+        return evidence.may_true
 
     def _bounds_of(self, column: BoundColumn) -> Bounds:
         name = column_text(column.path)
@@ -302,10 +293,20 @@ class TableReader(Protocol):
         """Return whether `matching` looks for bounds of a column by their values: then they are not read ahead."""
         ...
 
-    async def matching(self, segment: Segment, question: CatalogQuestion) -> MatchingFiles | None:
+    async def matching(
+        self, segment: Segment, bound: Bound, *, constant: frozenset[str]
+    ) -> MatchingFiles | None:
         """Return the files that the home itself finds left; None where it compares no bounds.
 
         Every file that may match is among them, and others may be.
+
+        Parameters
+        ----------
+        segment : Segment
+        bound : Bound
+            The predicate, over the columns of the data set.
+        constant : frozenset of str
+            Top-level columns whose values do not come from the files.
         """
         ...
 
@@ -395,8 +396,8 @@ class SegmentReader:
             tables.first_metadata = {tables.first: known[tables.first]}
         return {at: known[at] for at in files}
 
-    async def look_up(self, tables: SegmentTables, question: CatalogQuestion) -> Sequence[Hits]:
-        """Ask the indexes of a segment; returns what those say that can answer."""
+    async def look_up(self, tables: SegmentTables, question: CatalogQuestion) -> Mapping[str, Hits]:
+        """Ask the indexes of a segment; returns what those say that can answer, by table."""
         segment = tables.segment
         asked = []
         for name in sorted(segment.objects):
@@ -415,25 +416,36 @@ class SegmentReader:
             for name, lookup in asked
         ]
         found = await self.side_by_side(works)
-        return [
-            lookup.answer(table, segment.covered_by(name))
+        return {
+            name: lookup.answer(table, segment.covered_by(name))
             for table, (name, lookup) in zip(found, asked, strict=True)
-        ]
+        }
 
-    async def compare(self, tables: SegmentTables, question: CatalogQuestion) -> MatchingFiles | None:
-        """Compare the bounds of files with a question, as far as the home does that; else read those that the question
-        is about, as far as they are not read."""
-        names = {column_text(path) for path in question.paths}
-        if not names - tables.columns.keys():
+    async def find_bounds(
+        self, tables: SegmentTables, bound: Bound, *, constant: frozenset[str]
+    ) -> MatchingFiles | None:
+        """Read what `SegmentTables.may_match` needs: the bounds of the columns, or the files that the home leaves by comparing
+        them itself.
+
+        Parameters
+        ----------
+        tables : SegmentTables
+        bound : Bound
+            The predicate, over the columns of the data set.
+        constant : frozenset of str
+            Top-level columns whose values do not come from the files.
+        """
+        names = {column_text(column.path) for column in bound.columns if column.path[0] not in constant}
+        if names <= tables.columns.keys():
             return None
-        left = await self._rows.matching(tables.segment, question)
-        if left is None:
+        found = await self._rows.matching(tables.segment, bound, constant=constant)
+        if found is None:
             await self.load_bounds(tables, names)
             return None
-        self.round_trips += left.round_trips
-        if len(left.files) > _FEW_FILES:
-            await self.load_bounds(tables, names - left.bounds.keys())
-        return left
+        self.round_trips += found.round_trips
+        if len(found.files) > _FEW_FILES:
+            await self.load_bounds(tables, names - found.bounds.keys())
+        return found
 
     async def read_columns(self, tables: SegmentTables, table: str, columns: Sequence[str]) -> pa.Table:
         """Read all rows of some columns of a table."""
@@ -461,7 +473,37 @@ class SegmentReader:
 
 
 BOUND_COLUMNS: Final = ("column", "family", "file", "lower", "upper", "null_count", "nan_count", "num_rows")
+
+
 _SCHEMAS: Final = {Table.FILES: FILES_SCHEMA, Table.BOUNDS: BOUNDS_SCHEMA}
+
+
+def _judge(
+    found: MatchingFiles,
+    bound: Bound,
+    others: Mapping[tuple[str, ...], Bounds],
+    *,
+    num_files: int,
+    constant: frozenset[str],
+    index_evidence: IndexEvidence | None,
+) -> Bools:
+    """Whether each file may match, of those that a home left; `others` are bounds of all files."""
+    n = len(found.files)
+    bounds = {path: one.take(found.files) for path, one in others.items()}
+    for column in bound.columns:
+        table = found.bounds.get(column_text(column.path))
+        if column.path[0] not in constant and table is not None:
+            rows = _column_rows(table, num_files)
+            places = np.searchsorted(found.files, rows.files)
+            bounds[column.path] = _decode(column, replace(rows, files=places), n)
+
+    def evidence_of_left(node: Node) -> Evidence | None:
+        evidence = None if index_evidence is None else index_evidence(node)
+        return None if evidence is None else evidence.take(found.files)
+
+    may = np.zeros(num_files, bool)
+    may[found.files] = prune(bound, bounds, n, index_evidence=evidence_of_left).may_true
+    return may
 
 
 def _column_rows(table: pa.Table, num_files: int) -> _ColumnRows:

@@ -11,7 +11,6 @@ import pyarrow as pa
 from accel.catalog.describing import WHOLE_FILE, column_text
 from accel.catalog.head import Segment, SegmentObject, Table, ordinals_of
 from accel.catalog.intervals import Interval, required_intervals
-from accel.catalog.kind import CatalogQuestion
 from accel.catalog.segments import BOUND_COLUMNS, MatchingFiles
 from accel.catalog.sql_pages import Layout, Page, Part, check_range, page_rows
 from accel.errors import IndexFormatError
@@ -94,7 +93,9 @@ class DatabaseTables:
         one = segment.objects.get(Table.BOUNDS)
         return one is not None and any(part.keyed and part.column == column for part in _layout(one).parts)
 
-    async def matching(self, segment: Segment, question: CatalogQuestion) -> MatchingFiles | None:
+    async def matching(
+        self, segment: Segment, bound: Bound, *, constant: frozenset[str]
+    ) -> MatchingFiles | None:
         """See `TableReader.matching`: bounds of columns that a comparison limits are looked up by that."""
         one = segment.objects.get(Table.BOUNDS)
         if one is None:
@@ -102,11 +103,11 @@ class DatabaseTables:
         layout = _layout(one)
         by_column = {part.column: at for at, part in enumerate(layout.parts) if part.keyed}
         asked: list[tuple[str, int, Sequence[Interval]]] = []
-        for ordinal, intervals in required_intervals(question.bound).items():
-            column = question.bound.columns[ordinal]
+        for ordinal, intervals in required_intervals(bound).items():
+            column = bound.columns[ordinal]
             name = column_text(column.path)
             at = by_column.get(name)
-            if at is None or column.path not in question.paths:
+            if at is None or column.path[0] in constant:
                 continue
             if layout.parts[at].family == column.kind.family.group.value:
                 asked.append((name, at, intervals))

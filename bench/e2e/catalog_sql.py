@@ -21,7 +21,6 @@ from accel.catalog.describing import BOUNDS_SCHEMA, FILES_SCHEMA
 from accel.catalog.head import CatalogHead, Segment
 from accel.catalog.homes import home_at
 from accel.catalog.intervals import required_intervals
-from accel.catalog.kind import CatalogQuestion
 from accel.catalog.sql_home import DatabaseHome
 from accel.catalog.sql_pages import Layout
 from accel.catalog.sql_tables import DatabaseTables
@@ -131,10 +130,9 @@ async def measure(url: str) -> None:
             pages = await asyncio.to_thread(call)
             server.append(time.perf_counter() - begun)
             bound = bind(parse(where), SCHEMA)
-            question = CatalogQuestion.of(parse(where), bound, data_set=SCHEMA, constant=frozenset())
             tables = DatabaseTables(home.database, metrics=Metrics())
             begun = time.perf_counter()
-            found = await tables.matching(head.segments[0], question)
+            found = await tables.matching(head.segments[0], bound, constant=frozenset())
             through.append(time.perf_counter() - begun)
             assert found is not None
             left = max(left, len(found.files))
