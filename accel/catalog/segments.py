@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from accel.arrays import integers
+from accel import kernels
+from accel.arrays import bools, bytes_array, integers
 from accel.cache.cache import Cache
 from accel.catalog.bound_bytes import End, decode_bounds
 from accel.catalog.describing import WHOLE_FILE, column_text, path_of_text
@@ -161,9 +162,9 @@ class SegmentTables:
         else:
             # Columns of other types hold no NaN, and the catalog counts none for them.
             nans[files] = np.where(alike, rows.nan_count, -1)
-        mine = pa.array(np.flatnonzero(alike))
-        lower, has_lower = decode_bounds(rows.lower.take(mine), kind=kind, end=End.LOWER)
-        upper, has_upper = decode_bounds(rows.upper.take(mine), kind=kind, end=End.UPPER)
+        mine = bools(alike)
+        lower, has_lower = decode_bounds(kernels.filter(rows.lower, mine), kind=kind, end=End.LOWER)
+        upper, has_upper = decode_bounds(kernels.filter(rows.upper, mine), kind=kind, end=End.UPPER)
         at = files[alike]
         return Bounds(
             kind.domain, _spread(lower, at, n), _spread(upper, at, n), _spread(has_lower, at, n),
@@ -284,10 +285,9 @@ class SegmentReader:
         listed = InList(Column(("column",)), tuple(missing))
         where = And((listed, Compare(Op.EQ, Column(("row_group",)), Literal(WHOLE_FILE))))
         table = await self._read(tables.segment, Table.BOUNDS, _BOUND_COLUMNS, where=where)
-        names_of = table.column("column").to_pylist()
         for name in missing:
-            at = np.array([place for place, other in enumerate(names_of) if other == name], np.int64)
-            tables.columns[name] = _column_rows(table.take(pa.array(at)), tables.segment.num_files)
+            mine = kernels.equal(table.column("column"), bytes_array([name.encode()], pa.string())[0])
+            tables.columns[name] = _column_rows(kernels.filter(table, mine), tables.segment.num_files)
 
     async def metadata(self, tables: SegmentTables, files: Sequence[int]) -> Mapping[int, bytes]:
         """Read the metadata of some files, by their ordinals."""
