@@ -1,0 +1,172 @@
+"""An external sort: rows that do not fit into memory, sorted as runs on disk and merged.
+
+The tables of values are sorted over all files of a segment. Rows come file by file; as many as the memory allows are sorted
+and written as a run into a temporary directory, and at the end the runs are merged, a few blocks of each at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+import pyarrow as pa
+
+from accel import kernels
+from accel.arrays import bools, mask, whole
+from accel.options import MIB
+
+__all__ = ["RUN_BYTES", "SortedRuns"]
+
+RUN_BYTES: Final = 64 * MIB
+"""Bytes of rows that are sorted in memory at once; sorting takes about two and a half times as much."""
+_LEAST_BLOCK_ROWS: Final = 256
+_BLOCK_ROWS: Final = 1 << 16
+
+
+class SortedRuns:
+    """Sorts rows by all of their columns, and drops rows that are equal. A context manager, which removes its files.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        The columns of the rows, in the order in which they count.
+    run_bytes : int
+        Bytes of rows that are sorted in memory at once.
+    """
+
+    def __init__(self, columns: Sequence[str], *, run_bytes: int = RUN_BYTES) -> None:
+        self._columns = tuple(columns)
+        self._order = [(name, "ascending") for name in columns]
+        self._run_bytes = run_bytes
+        self._waiting: list[pa.Table] = []
+        self._bytes = 0
+        self._runs: list[Path] = []
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
+        self.spilled = 0
+        """Bytes that were written to disk."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the files."""
+        self._waiting, self._bytes, self._runs = [], 0, []
+        directory, self._directory = self._directory, None
+        if directory is not None:
+            directory.cleanup()
+
+    def add(self, rows: pa.Table) -> None:
+        """Add rows, all of one schema. Equal rows have to come in one call."""
+        self._waiting.append(rows)
+        self._bytes += rows.nbytes
+        if self._bytes > self._run_bytes:
+            self._spill()
+
+    def sorted(self) -> Iterator[pa.Table]:
+        """Yield all rows in order, in tables of bounded size. To be called once."""
+        if not self._runs:
+            if self._waiting:
+                yield self._sort_waiting()
+            return
+        if self._waiting:
+            self._spill()
+        with contextlib.ExitStack() as stack:
+            files = [stack.enter_context(pa.memory_map(str(path))) for path in self._runs]
+            runs = [_Run(pa.ipc.open_file(file)) for file in files]
+            while runs:
+                # What follows in any run comes after the last row of the run that ends first.
+                ends = pa.Table.from_batches([run.rows.slice(len(run.rows) - 1) for run in runs])
+                (first_end,) = ends.sort_by(self._order).slice(0, 1).to_batches()
+                parts = [run.take_until(first_end) for run in runs]
+                yield pa.Table.from_batches(parts).sort_by(self._order)
+                runs = [run for run in runs if run.fill()]
+
+    def _sort_waiting(self) -> pa.Table:
+        whole = pa.concat_tables(self._waiting)
+        self._waiting, self._bytes = [], 0
+        return _distinct(whole.sort_by(self._order))
+
+    def _spill(self) -> None:
+        table = self._sort_waiting()
+        if self._directory is None:
+            self._directory = tempfile.TemporaryDirectory(prefix="accel-sort-")
+        path = Path(self._directory.name) / f"{len(self._runs)}.arrow"
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=self._block_rows(table))
+        self._runs.append(path)
+        self.spilled += path.stat().st_size
+
+    def _block_rows(self, table: pa.Table) -> int:
+        """Rows of a block, so that a block of each of many runs fits into memory."""
+        row = max(1, table.nbytes // max(1, len(table)))
+        return max(_LEAST_BLOCK_ROWS, min(_BLOCK_ROWS, self._run_bytes // 64 // row))
+
+
+class _Run:
+    """A run on disk, of which some rows are in memory."""
+
+    def __init__(self, file: pa.ipc.RecordBatchFileReader) -> None:
+        self._file = file
+        self._next = 0
+        self.rows: pa.RecordBatch = pa.RecordBatch.from_arrays(
+            [pa.nulls(0, field.type) for field in file.schema], schema=file.schema
+        )
+        """The rows in memory."""
+        self.fill()
+
+    def fill(self) -> bool:
+        """Have rows in memory; False where there are none any more."""
+        if not len(self.rows) and self._next < self._file.num_record_batches:
+            self.rows = self._file.get_batch(self._next)
+            self._next += 1
+        return bool(len(self.rows))
+
+    def take_until(self, last: pa.RecordBatch) -> pa.RecordBatch:
+        """Take the rows that do not come after one row."""
+        before = np.zeros(len(self.rows), bool)
+        equal = np.ones(len(self.rows), bool)
+        for mine, limit in zip(self.rows.columns, last.columns, strict=True):
+            before |= equal & mask(_less(mine, limit[0]))
+            equal &= mask(_equal(mine, limit[0]))
+        count = int(np.count_nonzero(before | equal))
+        taken, self.rows = self.rows.slice(0, count), self.rows.slice(count)
+        return taken
+
+
+def _distinct(table: pa.Table) -> pa.Table:
+    """The rows of a sorted table that differ from the one before."""
+    table = table.combine_chunks()
+    if len(table) < 2:
+        return table
+    differs = np.zeros(len(table), bool)
+    differs[0] = True
+    for column in table.columns:
+        array = whole(column)
+        differs[1:] |= ~mask(_equal(array[1:], array[:-1]))
+    return table if bool(differs.all()) else table.filter(bools(differs))
+
+
+# Arrow sorts NaN after all numbers, and all NaN alike.
+
+
+def _less(values: pa.Array, limit: pa.Scalar) -> pa.Array:
+    if pa.types.is_floating(values.type) and bool(np.isnan(limit.as_py())):
+        return kernels.invert(kernels.is_nan(values))
+    return kernels.less(values, limit)
+
+
+def _equal(values: pa.Array, others: pa.Array | pa.Scalar) -> pa.Array:
+    found = kernels.equal(values, others)
+    if pa.types.is_floating(values.type):
+        return kernels.or_(found, kernels.and_(kernels.is_nan(values), kernels.is_nan(others)))
+    return found
