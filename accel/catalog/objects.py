@@ -23,6 +23,7 @@ from accel.cache.cache_key import CacheKey, Entry
 from accel.cache.freshness import PART_BYTES, put_object, written_since
 from accel.catalog.describing import metadata_bytes
 from accel.catalog.head import HEAD_NAME, CatalogHead, Segment, SegmentObject, Table
+from accel.catalog.kinds import index_of_table
 from accel.catalog.segments import CatalogSnapshot, SegmentReader
 from accel.decode.arrow import arrow_schema, shared_schema
 from accel.errors import IndexFormatError, ObjectChangedError, StoreError
@@ -293,7 +294,7 @@ def _within_limit(head: CatalogHead) -> CatalogHead:
 
 
 def _parquet_of(name: str, table: pa.Table) -> bytes:
-    # The rows of `files` are large, and of a large index they are taken one by one; the values of keys ascend.
+    # The rows of `files` are large, and of a large index they are taken one by one.
     if name == Table.FILES:
         whole = _encode(table, page_rows=_INLINE_PAGE_ROWS, use_dictionary=False)
         return (
@@ -303,9 +304,13 @@ def _parquet_of(name: str, table: pa.Table) -> bytes:
         )
     if name == Table.BOUNDS:
         return _encode(table, page_rows=_PAGE_ROWS, use_dictionary=["column", "family"])
-    ascending = pa.types.is_integer(table.schema.field("value").type)
-    encodings = {"value": "DELTA_BINARY_PACKED" if ascending else "PLAIN", "place": "BYTE_STREAM_SPLIT"}
-    return _encode(table, page_rows=_PAGE_ROWS, use_dictionary=False, column_encoding=encodings)
+    index = index_of_table(name)
+    if index is None:
+        raise ValueError(f"there is no table {name!r}")
+    how = index.encoding(table.schema)
+    return _encode(
+        table, page_rows=how.page_rows, use_dictionary=how.use_dictionary, column_encoding=how.column_encoding
+    )
 
 
 def _encode(table: pa.Table, *, page_rows: int, **encoding: Any) -> bytes:

@@ -17,9 +17,10 @@ from accel import kernels
 from accel.arrays import bools, bytes_array, integers
 from accel.cache.cache import Cache
 from accel.catalog.bound_bytes import End, decode_bounds
-from accel.catalog.describing import WHOLE_FILE, column_text, path_of_text
+from accel.catalog.describing import BOUNDS_SCHEMA, FILES_SCHEMA, WHOLE_FILE, column_text
 from accel.catalog.head import CatalogHead, Segment, SegmentObject, Table
-from accel.catalog.keys import KEY_COLUMNS, ColumnHits, KeyConditions, KeyHits, keys_table_name
+from accel.catalog.kind import CatalogQuestion, Hits
+from accel.catalog.kinds import index_of_table
 from accel.errors import AccelError, IndexFormatError, ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.format.domain import Bounds, Domain
 from accel.format.footer import parse_footer, parse_tail
@@ -30,7 +31,7 @@ from accel.planning.file_entry import FileBlock, FileEntry, FileFacts
 from accel.planning.selection import RowSelection
 from accel.predicate.atoms import Bound, BoundColumn
 from accel.predicate.expr import And, Column, Compare, Expr, InList, Literal, Op
-from accel.predicate.prune import prune
+from accel.predicate.prune import IndexEvidence, prune
 from accel.ranges import ByteRange, Suffix
 from accel.scanning.engine import Engine, read_all
 from accel.scanning.file_source import FileSource, SourceRequest
@@ -115,7 +116,9 @@ class SegmentTables:
         live[list(self.segment.dropped)] = False
         return live
 
-    def may_match(self, bound: Bound, *, constant: frozenset[str]) -> Bools:
+    def may_match(
+        self, bound: Bound, *, constant: frozenset[str], index_evidence: IndexEvidence | None = None
+    ) -> Bools:
         """Whether each file may hold rows that match, by what is read of its columns.
 
         Parameters
@@ -124,13 +127,16 @@ class SegmentTables:
             The predicate, over the columns of the data set.
         constant : frozenset of str
             Top-level columns whose values do not come from the files.
+        index_evidence : callable, optional
+            What indexes say of parts of the predicate.
         """
         bounds = {
             column.path: self._bounds_of(column)
             for column in bound.columns
             if column.path[0] not in constant and column_text(column.path) in self.columns
         }
-        return prune(bound, bounds, self.segment.num_files).may_true
+        evidence = prune(bound, bounds, self.segment.num_files, index_evidence=index_evidence)
+        return evidence.may_true
 
     def _bounds_of(self, column: BoundColumn) -> Bounds:
         name = column_text(column.path)
@@ -317,36 +323,30 @@ class SegmentReader:
             tables.first_metadata = {tables.first: known[tables.first]}
         return {at: known[at] for at in files}
 
-    async def look_up(self, tables: SegmentTables, conditions: KeyConditions) -> KeyHits | None:
-        """Look up the keys that a question names; None where the segment has no table for them."""
+    async def look_up(self, tables: SegmentTables, question: CatalogQuestion) -> Sequence[Hits]:
+        """Ask the indexes of a segment; returns what those say that can answer."""
+        segment = tables.segment
         asked = []
-        for column in conditions.columns:
-            name = keys_table_name(column)
-            one = tables.segment.objects.get(name)
-            condition = None if one is None else conditions.condition(column, _stored_type(one))
-            if condition is not None:
-                asked.append((name, path_of_text(column), condition))
+        for name, one in sorted(segment.objects.items()):
+            index = index_of_table(name)
+            lookup = None if index is None else index.ask(question, _stored_schema(one))
+            if lookup is not None:
+                asked.append((name, lookup))
         works: list[Callable[[SegmentReader], Coroutine[Any, Any, pa.Table]]] = [
             partial(
-                SegmentReader._read, segment=tables.segment, table=name, columns=["place"], where=condition
+                SegmentReader._read,
+                segment=segment,
+                table=name,
+                columns=lookup.columns,
+                where=lookup.where,
             )
-            for name, _, condition in asked
+            for name, lookup in asked
         ]
-        if not works:
-            return None
         found = await self.side_by_side(works)
-        none: frozenset[int] = frozenset()
-        return KeyHits(
-            [
-                ColumnHits.read(
-                    table,
-                    path,
-                    num_files=tables.segment.num_files,
-                    uncovered=tables.segment.uncovered.get(name, none),
-                )
-                for table, (name, path, _) in zip(found, asked, strict=True)
-            ]
-        )
+        return [
+            lookup.answer(table, segment.covered_by(name))
+            for table, (name, lookup) in zip(found, asked, strict=True)
+        ]
 
     async def read_columns(self, tables: SegmentTables, table: str, columns: Sequence[str]) -> pa.Table:
         """Read all rows of some columns of a table."""
@@ -354,13 +354,10 @@ class SegmentReader:
 
     async def whole_table(self, tables: SegmentTables, table: str) -> pa.Table:
         """Read all rows and columns of a table."""
-        from accel.catalog.describing import BOUNDS_SCHEMA, FILES_SCHEMA
-
-        if table not in (Table.FILES, Table.BOUNDS):
-            return await self._read(tables.segment, table, KEY_COLUMNS)
-        schema = FILES_SCHEMA if table == Table.FILES else BOUNDS_SCHEMA
-        found = await self._read(tables.segment, table, schema.names)
-        return found.cast(schema)
+        schema = _SCHEMAS.get(table)
+        names = _stored_schema(tables.segment.objects[table]).names if schema is None else schema.names
+        found = await self._read(tables.segment, table, names)
+        return found if schema is None else found.cast(schema)
 
     async def _read(
         self,
@@ -443,12 +440,15 @@ class SegmentReader:
 _BOUND_COLUMNS = ("column", "family", "file", "lower", "upper", "null_count", "nan_count", "num_rows")
 
 
-def _stored_type(one: SegmentObject) -> pa.DataType:
-    """The type of the values in a table of keys, as its footer has it."""
+_SCHEMAS: Final = {Table.FILES: FILES_SCHEMA, Table.BOUNDS: BOUNDS_SCHEMA}
+
+
+def _stored_schema(one: SegmentObject) -> pa.Schema:
+    """The schema of a table, as its footer has it."""
     from accel.decode.arrow import arrow_schema
 
     metadata = _footer(one)
-    return arrow_schema(metadata.schema, metadata.key_value).field("value").type
+    return arrow_schema(metadata.schema, metadata.key_value)
 
 
 def _column_rows(table: pa.Table, num_files: int) -> _ColumnRows:
