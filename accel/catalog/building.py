@@ -11,7 +11,7 @@ import contextlib
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -19,23 +19,19 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from accel.cache.cache import Cache
-from accel.catalog.describing import BOUNDS_ORDER, BoundsTable, FilesTable
+from accel.catalog.describer import FileDescriber
+from accel.catalog.describing import BOUNDS_ORDER
 from accel.catalog.head import CatalogHead, Retired, Segment, Table
-from accel.catalog.kind import CatalogIndex, IndexTableBuilder, check_ordinals
+from accel.catalog.kind import check_ordinals
 from accel.catalog.kinds import indexes_of
 from accel.catalog.objects import ObjectHome
-from accel.catalog.segments import CatalogSnapshot, SegmentReader, read_file
-from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError
+from accel.catalog.segments import CatalogSnapshot, SegmentReader
+from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
-from accel.options import MIB, Options
-from accel.planning.file_entry import FileEntry, FileFacts
-from accel.planning.handle import FileHandle
-from accel.ranges import Kind, ReadKey, Want
-from accel.reader.reader import Reader
+from accel.options import Options
+from accel.planning.file_entry import FileEntry
 from accel.store.client import Client
 from accel.store.range_store import is_weak
-from accel.store.tasks import Group
 from accel.store.threads import WORK
 from accel.tables.path_source import discover
 
@@ -49,9 +45,6 @@ Progress = Callable[[int, int], None]
 
 _SEGMENT_FILES: Final = 20_000
 """Files of a segment, at most: the work of so many is lost where a builder is killed."""
-_BLOCK: Final = 256
-"""Files opened at the same time."""
-_MOST_INDEX_BYTES: Final = MIB
 _ATTEMPTS: Final = 50
 """Commits that may come between before a change is given up."""
 _MOST_SEGMENTS: Final = 16
@@ -126,9 +119,7 @@ class CatalogBuilder:
         self._progress = progress
         self._metrics = Metrics()
         self._started = time.monotonic()
-        self._reader = Reader(
-            client_for, cache=Cache(memory=64 * MIB, data=0), options=options, metrics=self._metrics
-        )
+        self.describer = FileDescriber(client_for, options=options, metrics=self._metrics)
 
     # -- the verbs -------------------------------------------------------------------------------
 
@@ -156,14 +147,20 @@ class CatalogBuilder:
         if removed:
             snapshot = await self._commit(_Change(dropped=removed), snapshot)
         done = 0
+
+        def on_files(count: int) -> None:
+            nonlocal done
+            done += count
+            if self._progress is not None:
+                self._progress(done, len(new))
+
         for start in range(0, len(new), _SEGMENT_FILES):
             paths = new[start : start + _SEGMENT_FILES]
-            change, failed = await self._describe(
-                [(path, current[path]) for path in paths], snapshot.head, done=done, total=len(new)
-            )
-            done += len(paths)
-            skipped |= failed
-            if change is not None:
+            files = [(path, current[path]) for path in paths]
+            described = await self.describer.describe(files, snapshot.head, self._home, on_files=on_files)
+            skipped |= described.failed
+            if described.segment is not None:
+                change = _Change(added=described.segment, listed=described.listed)
                 snapshot = await self._commit(change, snapshot)
         # The commit of a new version drops the old one, so that the file is listed all the time.
         lost = {path: etag for path, etag in replaced.items() if path in skipped}
@@ -265,145 +262,6 @@ class CatalogBuilder:
             else:
                 current[path] = file
         return current, skipped
-
-    # -- describing files ------------------------------------------------------------------------
-
-    async def _describe(
-        self,
-        files: Sequence[tuple[str, FileEntry]],
-        head: CatalogHead,
-        *,
-        done: int,
-        total: int,
-    ) -> tuple[_Change | None, dict[str, str]]:
-        """Write a segment about some files; returns the change that adds it, and why files are not in it."""
-        rows, bounds = FilesTable(), BoundsTable(head.columns)
-        indexes = [(index, index.builder()) for index in indexes_of(head.indexes)]
-        listed: dict[str, tuple[int, str]] = {}
-        failed: dict[str, str] = {}
-
-        def add(opened: Sequence[tuple[str, FileHandle | AccelError]]) -> list[tuple[int, FileHandle]]:
-            added = []
-            for path, found in opened:
-                if isinstance(found, AccelError):
-                    failed[path] = str(found)
-                    continue
-                listed[path] = len(rows), found.etag or ""
-                rows.add(path, found)
-                added.append((len(rows) - 1, found))
-            bounds.add(added)
-            return added
-
-        entries = dict(files)
-        async for opened in self._open_blocks(files):
-            added = await WORK.run(add, opened)
-            if indexes:
-                paths = list(listed)
-                for at, handle in added:
-                    await self.add_values(indexes, at, entries[paths[at]], handle)
-            done += len(opened)
-            if self._progress is not None:
-                self._progress(done, total)
-        if not len(rows):
-            return None, failed
-        tables = {Table.FILES: await WORK.run(rows.finish), Table.BOUNDS: await WORK.run(bounds.finish)}
-        uncovered = {}
-        for index, builder in indexes:
-            finished = await WORK.run(builder.finish)
-            if finished is not None:
-                tables[index.table] = finished
-                uncovered[index.table] = frozenset(builder.uncovered)
-        segment = await self._home.put_segment(tables, num_files=len(rows), uncovered=uncovered)
-        return _Change(added=segment, listed=listed), failed
-
-    async def add_values(
-        self,
-        indexes: Sequence[tuple[CatalogIndex, IndexTableBuilder]],
-        ordinal: int,
-        file: FileEntry,
-        handle: FileHandle,
-    ) -> None:
-        """Add a file to the tables of indexes, for which the columns that they are of are read."""
-        read: dict[tuple[str, ...], pa.ChunkedArray | None] = {}
-        for index, builder in indexes:
-            covered = builder.accepts(handle)
-            if covered:
-                for path in index.columns:
-                    if path not in read:
-                        read[path] = await self._values(file, handle, path)
-                values = [column for path in index.columns if (column := read[path]) is not None]
-                covered = len(values) == len(index.columns)
-                covered = covered and await WORK.run(builder.add, ordinal, handle, values)
-            if not covered:
-                builder.uncovered.add(ordinal)
-
-    async def _values(
-        self, file: FileEntry, handle: FileHandle, path: tuple[str, ...]
-    ) -> pa.ChunkedArray | None:
-        """All values of a column of a file, in order; None where the file cannot be read."""
-        facts = FileFacts(size=handle.size, etag=handle.etag, handle=handle, round_trips=0)
-        entry = replace(file, facts=facts)
-        try:
-            table = await read_file(
-                entry,
-                self._client_for,
-                columns=[path[0]],
-                cache=None,
-                options=self._options,
-                metrics=self._metrics,
-            )
-        except StoreError as error:
-            if isinstance(error, ObjectChangedError | ObjectNotFoundError):
-                return None
-            raise
-        except AccelError:
-            return None
-        column = table.column(0)
-        for name in path[1:]:
-            column = pa.chunked_array([_field_of(chunk, name) for chunk in column.chunks])
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        return column
-
-    async def _open_blocks(
-        self, files: Sequence[tuple[str, FileEntry]]
-    ) -> AsyncIterator[Sequence[tuple[str, FileHandle | AccelError]]]:
-        """Open files block by block; the next block is opened while the caller is busy with one."""
-        blocks = [files[start : start + _BLOCK] for start in range(0, len(files), _BLOCK)]
-        async with asyncio.TaskGroup() as group:
-            ahead = group.create_task(self._open_some(blocks[0])) if blocks else None
-            for number in range(len(blocks)):
-                if ahead is None:
-                    return
-                opened = await ahead
-                more = number + 1 < len(blocks)
-                ahead = group.create_task(self._open_some(blocks[number + 1])) if more else None
-                yield opened
-
-    async def _open_some(
-        self, files: Sequence[tuple[str, FileEntry]]
-    ) -> list[tuple[str, FileHandle | AccelError]]:
-        async with Group() as group:
-            tasks = [group.create_task(self.open(file)) for _, file in files]
-        return [(path, task.result()) for (path, _), task in zip(files, tasks, strict=True)]
-
-    async def open(self, file: FileEntry) -> FileHandle | AccelError:
-        """Open a file, with its page indexes; or the error by which it cannot be read."""
-        try:
-            handle, _ = await self._reader.open(file)
-            region = handle.index_region(_MOST_INDEX_BYTES)
-            if region is not None:
-                want = Want(ReadKey(Kind.OFFSET_INDEX), region)
-                client = self._client_for(file.root)
-                stash = await client.read(file.path, [want], pin=handle.id, metrics=self._metrics)
-                handle.grow_tail(memoryview(stash[want.key]))
-        except StoreError as error:
-            if isinstance(error, ObjectChangedError | ObjectNotFoundError):
-                return error  # the next refresh finds what is there by then
-            raise
-        except AccelError as error:
-            return error
-        return handle
 
     # -- commits ---------------------------------------------------------------------------------
 
@@ -563,13 +421,6 @@ class CatalogBuilder:
                 merged[index.table], lost = await WORK.run(index.merged, found)
                 uncovered[index.table] = lost | missing
         return await self._home.put_segment(merged, num_files=len(order), uncovered=uncovered)
-
-
-def _field_of(array: pa.Array, name: str) -> pa.Array:
-    """A field of structs, null where the struct is."""
-    import pyarrow.compute as pc
-
-    return pc.struct_field(array, name)
 
 
 def _keep_tables(after: CatalogSnapshot, before: CatalogSnapshot) -> None:

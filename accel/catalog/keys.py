@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 import pyarrow as pa
 
+from accel.arrays import integers
 from accel.catalog.kind import CatalogIndex, CatalogQuestion, Hits, IndexTableBuilder, Lookup, TableEncoding
+from accel.catalog.sorted_runs import RUN_BYTES, SortedRuns
 from accel.catalog.units import UnitHits, file_units, files_of_places, is_flat, moved_places, places_of
 from accel.format.domain import Domain, storage_type
 from accel.planning.handle import FileHandle
@@ -61,9 +63,9 @@ class Keys(CatalogIndex):
             page_rows=_PAGE_ROWS, column_encoding={**encodings, "place": "BYTE_STREAM_SPLIT"}
         )
 
-    def builder(self) -> IndexTableBuilder:
+    def builder(self, *, run_bytes: int = RUN_BYTES) -> IndexTableBuilder:
         """See `CatalogIndex.builder`."""
-        return _Builder(self)
+        return _Builder(self, run_bytes)
 
     def ordinals(self, table: pa.Table) -> Int64s:
         """See `CatalogIndex.ordinals`."""
@@ -97,7 +99,8 @@ class Keys(CatalogIndex):
 
 def place_column(table: pa.Table) -> Int64s:
     """Return the column `place` of a table."""
-    return np.asarray(table.column("place").to_numpy(), np.int64)
+    chunks = [integers(chunk) for chunk in table.column("place").chunks]
+    return np.concatenate(chunks).astype(np.int64) if chunks else np.zeros(0, np.int64)
 
 
 def _over(name: str, test: Expr) -> Expr | None:
@@ -113,11 +116,11 @@ def _over(name: str, test: Expr) -> Expr | None:
 
 
 class _Builder(IndexTableBuilder):
-    def __init__(self, index: Keys) -> None:
+    def __init__(self, index: Keys, run_bytes: int) -> None:
         super().__init__()
         self._index = index
         self._types: list[pa.DataType] | None = None
-        self._parts: list[pa.Table] = []
+        self._rows = SortedRuns([*index.names, "place"], run_bytes=run_bytes)
 
     def accepts(self, handle: FileHandle) -> bool:
         """Whether the columns are in a file, flat, and of the types of the files before it, which the first file settles."""
@@ -139,15 +142,14 @@ class _Builder(IndexTableBuilder):
         places = pa.chunked_array([pa.array(places_of(file, units.of_rows()))])
         table = pa.table([*columns, places], names=names)
         # A row whose first value is null matches nothing; one of which another is may match a test of those before it.
-        self._parts.append(table.filter(columns[0].is_valid()).group_by(names).aggregate([]))
+        self._rows.add(table.filter(columns[0].is_valid()))
         return True
 
-    def finish(self) -> pa.Table | None:
-        if not self._parts:
-            return None
-        whole = pa.concat_tables(self._parts)
-        self._parts = []
-        return whole.sort_by(list(self._index.order))
+    def finish(self) -> pa.RecordBatchReader | None:
+        return self._rows.reader()
+
+    def close(self) -> None:
+        self._rows.close()
 
 
 def key_type(handle: FileHandle, path: tuple[str, ...]) -> pa.DataType | None:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from accel.catalog.describing import column_text, paths_of_text
+from accel.catalog.sorted_runs import RUN_BYTES
 from accel.errors import AccelError, IndexFormatError
 from accel.planning.handle import FileHandle
 from accel.planning.selection import RowSelection
@@ -175,8 +176,11 @@ class IndexTableBuilder(abc.ABC):
         """
 
     @abc.abstractmethod
-    def finish(self) -> pa.Table | None:
-        """Return the table in its order; None where no file is covered."""
+    def finish(self) -> pa.Table | pa.RecordBatchReader | None:
+        """Return the table in its order; None where it has no row. One that may not fit into memory is a reader."""
+
+    def close(self) -> None:
+        """Release what the builder has on disk; what `finish` returned is of no use any more."""
 
 
 class CatalogIndex(abc.ABC):
@@ -228,8 +232,8 @@ class CatalogIndex(abc.ABC):
         """Return how a table of that schema is written."""
 
     @abc.abstractmethod
-    def builder(self) -> IndexTableBuilder:
-        """Begin the table of a segment."""
+    def builder(self, *, run_bytes: int = RUN_BYTES) -> IndexTableBuilder:
+        """Begin the table of a segment, which sorts so many bytes of rows in memory at once."""
 
     @abc.abstractmethod
     def ordinals(self, table: pa.Table) -> Int64s:

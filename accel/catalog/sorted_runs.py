@@ -1,12 +1,13 @@
 """An external sort: rows that do not fit into memory, sorted as runs on disk and merged.
 
-The tables of values are sorted over all files of a segment. Rows come file by file; as many as the memory allows are sorted
+The tables of indexes are sorted over all files of a segment. Rows come file by file; as many as the memory allows are sorted
 and written as a run into a temporary directory, and at the end the runs are merged, a few blocks of each at a time.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -67,10 +68,23 @@ class SortedRuns:
 
     def add(self, rows: pa.Table) -> None:
         """Add rows, all of one schema. Equal rows have to come in one call."""
-        self._waiting.append(rows)
+        # What is sorted in small parts is merged in half the time that the whole takes to be sorted.
+        self._waiting.append(rows.sort_by(self._order))
         self._bytes += rows.nbytes
         if self._bytes > self._run_bytes:
             self._spill()
+
+    def reader(self) -> pa.RecordBatchReader | None:
+        """Return all rows in order, in batches of bounded size; None where there are none. To be called once.
+
+        The files have to stay until it is read to its end.
+        """
+        tables = self.sorted()
+        first = next(tables, None)
+        if first is None:
+            return None
+        batches = (batch for table in itertools.chain((first,), tables) for batch in table.to_batches())
+        return pa.RecordBatchReader.from_batches(first.schema, batches)
 
     def sorted(self) -> Iterator[pa.Table]:
         """Yield all rows in order, in tables of bounded size. To be called once."""
@@ -109,7 +123,7 @@ class SortedRuns:
     def _block_rows(self, table: pa.Table) -> int:
         """Rows of a block, so that a block of each of many runs fits into memory."""
         row = max(1, table.nbytes // max(1, len(table)))
-        return max(_LEAST_BLOCK_ROWS, min(_BLOCK_ROWS, self._run_bytes // 64 // row))
+        return int(max(_LEAST_BLOCK_ROWS, min(_BLOCK_ROWS, self._run_bytes // 64 // row)))
 
 
 class _Run:
