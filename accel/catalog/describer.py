@@ -7,6 +7,7 @@ files of one catalog at the same time.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -74,7 +75,7 @@ class FileDescriber:
     """
 
     def __init__(self, client_for: Callable[[str], Client], *, options: Options, metrics: Metrics) -> None:
-        self._client_for = client_for
+        self._client_for = functools.cache(client_for)
         self._options = options
         self._metrics = metrics
         self.run_bytes = min(RUN_BYTES, max(1, options.memory_limit // _RUN_SHARE))

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from accel.arrays import bytes_array, integers_array
 from accel.errors import IndexFormatError
 
 if TYPE_CHECKING:
@@ -186,9 +187,8 @@ class CatalogHead:
             "retired": [[one.name, one.since] for one in self.retired],
         }
         schema = HEAD_SCHEMA.with_metadata({_METADATA_KEY: json.dumps(described).encode()})
-        batch = pa.RecordBatch.from_arrays(
-            [pa.array(rows[f.name], f.type) for f in HEAD_SCHEMA], schema=schema
-        )
+        arrays = [_array(rows[column.name], column.type) for column in HEAD_SCHEMA]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, schema) as writer:
             writer.write_batch(batch)
@@ -260,6 +260,13 @@ def _segment(described: Mapping[str, Any], objects: Mapping[str, Mapping[str, Se
     return Segment(
         id=str(described["id"]), num_files=num_files, objects=tables, dropped=dropped, uncovered=uncovered
     )
+
+
+def _array(values: Sequence[Any], to: pa.DataType) -> pa.Array:
+    if pa.types.is_integer(to):
+        return integers_array(values, to)
+    encoded = [value.encode() if isinstance(value, str) else value for value in values]
+    return bytes_array(encoded, to)
 
 
 def _to_hex(files: frozenset[int]) -> str | None:
