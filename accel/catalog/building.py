@@ -420,7 +420,8 @@ class CatalogBuilder:
             if found:
                 merged[index.table], lost = await WORK.run(index.merged, found)
                 uncovered[index.table] = lost | missing
-        return await self._home.put_segment(merged, num_files=len(order), uncovered=uncovered)
+        segment = await self._home.put_segment(merged, num_files=len(order), uncovered=uncovered)
+        return segment.with_paths(order)
 
 
 def _keep_tables(after: CatalogSnapshot, before: CatalogSnapshot) -> None:

@@ -146,7 +146,7 @@ class FileDescriber:
         finally:
             for _, builder in indexes:
                 builder.close()
-        return Described(segment=segment, listed=listed, failed=failed)
+        return Described(segment=segment.with_paths(list(listed)), listed=listed, failed=failed)
 
     # -- values ----------------------------------------------------------------------------------
 

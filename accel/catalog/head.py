@@ -14,7 +14,7 @@ import json
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -99,11 +99,22 @@ class Segment:
     """The ordinals of files that were removed or replaced since."""
     uncovered: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """By table, the ordinals of files of which it says nothing."""
+    first_path: str = ""
+    """The least path of its files."""
+    last_path: str = ""
+    """The greatest."""
+    spells_columns: bool = True
+    """Whether a path may spell a partition column."""
 
     @property
     def num_live(self) -> int:
         """Files that count."""
         return self.num_files - len(self.dropped)
+
+    def with_paths(self, paths: Sequence[str]) -> Segment:
+        """Return the segment with what is to be known of the paths of its files before they are read."""
+        spells = any("=" in path for path in paths)
+        return replace(self, first_path=min(paths), last_path=max(paths), spells_columns=spells)
 
     def covered_by(self, table: str) -> Bools:
         """Return whether a table says something of each file."""
@@ -177,6 +188,8 @@ class CatalogHead:
                 {
                     "id": segment.id,
                     "files": segment.num_files,
+                    "paths": [segment.first_path, segment.last_path],
+                    "spells_columns": segment.spells_columns,
                     "dropped": _to_hex(segment.dropped),
                     "uncovered": {
                         table: _to_hex(files) for table, files in segment.uncovered.items() if files
@@ -257,8 +270,16 @@ def _segment(described: Mapping[str, Any], objects: Mapping[str, Mapping[str, Se
     named = {*dropped, *(at for files in uncovered.values() for at in files)}
     if tables[Table.FILES].num_rows != num_files or any(at >= num_files for at in named):
         raise IndexFormatError("the head of the catalog contradicts itself about the files of a segment")
+    first_path, last_path = described["paths"]
     return Segment(
-        id=str(described["id"]), num_files=num_files, objects=tables, dropped=dropped, uncovered=uncovered
+        id=str(described["id"]),
+        num_files=num_files,
+        objects=tables,
+        dropped=dropped,
+        uncovered=uncovered,
+        first_path=str(first_path),
+        last_path=str(last_path),
+        spells_columns=bool(described["spells_columns"]),
     )
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 import pyarrow as pa
 
-from accel.arrays import integers
+from accel.arrays import from_numpy, integers
 from accel.catalog.kind import CatalogIndex, CatalogQuestion, Hits, IndexTableBuilder, Lookup, TableEncoding
 from accel.catalog.sorted_runs import RUN_BYTES, SortedRuns
 from accel.catalog.units import UnitHits, file_units, files_of_places, is_flat, moved_places, places_of
@@ -75,7 +75,7 @@ class Keys(CatalogIndex):
         """See `CatalogIndex.with_ordinals`."""
         at = table.schema.get_field_index("place")
         moved = moved_places(place_column(table), ordinals)
-        return table.set_column(at, table.schema.field(at), pa.array(moved))
+        return table.set_column(at, table.schema.field(at), from_numpy(moved))
 
     def ask(self, question: CatalogQuestion, stored: pa.Schema) -> Lookup | None:
         """See `CatalogIndex.ask`."""
@@ -139,7 +139,7 @@ class _Builder(IndexTableBuilder):
             for column, kind in zip(values, self._types or (), strict=True)
         ]
         names = [*self._index.names, "place"]
-        places = pa.chunked_array([pa.array(places_of(file, units.of_rows()))])
+        places = pa.chunked_array([from_numpy(places_of(file, units.of_rows()))])
         table = pa.table([*columns, places], names=names)
         # A row whose first value is null matches nothing; one of which another is may match a test of those before it.
         self._rows.add(table.filter(columns[0].is_valid()))

@@ -62,10 +62,11 @@ async def _generate(folder: Path, files: int) -> None:
     rows, bounds = [
         await reader.whole_table(snapshot.tables[0], name) for name in (Table.FILES, Table.BOUNDS)
     ]
-    segments = [
-        await home.put_segment(_repeated(rows, bounds, np.arange(begin, end)), num_files=end - begin)
-        for begin, end in chunks_of(files, _SEGMENT_FILES)
-    ]
+    segments = []
+    for begin, end in chunks_of(files, _SEGMENT_FILES):
+        tables = _repeated(rows, bounds, np.arange(begin, end))
+        segment = await home.put_segment(tables, num_files=end - begin)
+        segments.append(segment.with_paths(tables[Table.FILES]["path"].to_pylist()))
     await home.put_head(CatalogHead(base=".", segments=tuple(segments)), instead_of=None)
 
 
