@@ -46,7 +46,7 @@ _BLOCK: Final = 256
 _MOST_INDEX_BYTES: Final = MIB
 _READ_AHEAD: Final = 8
 """Files of which values are read at the same time, at most."""
-_RUN_SHARE: Final = 8
+_RUN_SHARE: Final = 16
 """Indexes sort at most one part in so many of `memory_limit` at once."""
 
 

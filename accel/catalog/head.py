@@ -10,6 +10,7 @@ is to say is JSON in the stream's schema metadata under `accel.catalog`.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import struct
@@ -21,10 +22,13 @@ import numpy as np
 import pyarrow as pa
 
 from accel.arrays import bytes_array, integers_array
+from accel.decode.arrow import arrow_schema
 from accel.errors import IndexFormatError
+from accel.format.footer import parse_footer, parse_tail
 
 if TYPE_CHECKING:
     from accel.arrays import Bools
+    from accel.format.model import FileMetadata
 
 __all__ = [
     "FORMAT_VERSION",
@@ -68,7 +72,7 @@ HEAD_SCHEMA: Final = pa.schema(
 """`tail` is the end of the Parquet object: its footer and page indexes. `content` is the whole object, where it is small."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class SegmentObject:
     """One Parquet object of a segment, which holds one of its tables."""
 
@@ -85,6 +89,18 @@ class SegmentObject:
     def nbytes(self) -> int:
         """The bytes that the head holds of it."""
         return len(self.tail if self.content is None else self.content)
+
+    @functools.cached_property
+    def footer(self) -> FileMetadata:
+        """The footer of the object; raises ParquetFormatError where it is damaged."""
+        length = parse_tail(memoryview(self.tail)[-8:]).length
+        start = self.size - 8 - length
+        return parse_footer(self.tail[-8 - length : -8], file_size=self.size, footer_start=start)
+
+    @functools.cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of the table; raises as `footer`."""
+        return arrow_schema(self.footer.schema, self.footer.key_value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -195,6 +195,8 @@ class CatalogIndex(abc.ABC):
     kind: ClassVar[str]
     """The name of the kind, as in `indexes={"user_id": "keys"}`: lower-case letters."""
     most_columns: ClassVar[int] = 1
+    rows_apart: ClassVar[bool] = True
+    """Whether each row of its table says the same without the others: then a merge sorts the rows of several tables."""
 
     def __init__(self, of: str) -> None:
         self.of = of
@@ -260,14 +262,9 @@ class CatalogIndex(abc.ABC):
         moved = places[check_ordinals(self.ordinals(table), len(places))]
         return self.with_ordinals(table.filter(pa.array(moved >= 0)), moved[moved >= 0])
 
-    def merged(self, tables: Sequence[pa.Table]) -> tuple[pa.Table, frozenset[int]]:
-        """Return one table of several, whose files are numbered alike, and the files that it does not cover any more."""
-        # Segments may differ in the type of the column; the type of the first counts.
-        schema = tables[0].schema
-        alike = [table for table in tables if table.schema.equals(schema)]
-        others = [table for table in tables if not table.schema.equals(schema)]
-        lost = frozenset(file for table in others for file in np.unique(self.ordinals(table)).tolist())
-        return pa.concat_tables(alike).sort_by(list(self.order)), lost
+    def merged(self, tables: Sequence[pa.Table]) -> pa.Table:
+        """Return one table of several of one schema, whose files are numbered alike; only where rows are not `rows_apart`."""
+        raise NotImplementedError(f"rows of the kind {self.kind!r} are sorted into one table")
 
     def by_file(self, table: pa.Table, num_files: int) -> Sequence[pa.Table]:
         """Return the rows about each file, in one order whatever the segment; raises as `renumbered`."""

@@ -23,8 +23,6 @@ from accel.catalog.kind import CatalogQuestion, Hits
 from accel.catalog.kinds import index_of_table
 from accel.errors import AccelError, IndexFormatError, ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.format.domain import Bounds, Domain
-from accel.format.footer import parse_footer, parse_tail
-from accel.format.model import FileMetadata
 from accel.metrics import Metrics
 from accel.options import MIB, Options, Phases
 from accel.planning.file_entry import FileBlock, FileEntry, FileFacts
@@ -329,7 +327,7 @@ class SegmentReader:
         asked = []
         for name, one in sorted(segment.objects.items()):
             index = index_of_table(name)
-            lookup = None if index is None else index.ask(question, _stored_schema(one))
+            lookup = None if index is None else index.ask(question, one.schema)
             if lookup is not None:
                 asked.append((name, lookup))
         works: list[Callable[[SegmentReader], Coroutine[Any, Any, pa.Table]]] = [
@@ -355,9 +353,17 @@ class SegmentReader:
     async def whole_table(self, tables: SegmentTables, table: str) -> pa.Table:
         """Read all rows and columns of a table."""
         schema = _SCHEMAS.get(table)
-        names = _stored_schema(tables.segment.objects[table]).names if schema is None else schema.names
+        names = tables.segment.objects[table].schema.names if schema is None else schema.names
         found = await self._read(tables.segment, table, names)
         return found if schema is None else found.cast(schema)
+
+    async def rows_of_table(self, tables: SegmentTables, table: str, start: int, stop: int) -> pa.Table:
+        """Read some rows of a table, and all columns."""
+        names = tables.segment.objects[table].schema.names
+        if start == stop:
+            return (await self._read(tables.segment, table, names)).slice(0, 0)
+        rows = RowSelection.of([(start, stop)])
+        return await self._read(tables.segment, table, names, rows=rows)
 
     async def _read(
         self,
@@ -443,14 +449,6 @@ _BOUND_COLUMNS = ("column", "family", "file", "lower", "upper", "null_count", "n
 _SCHEMAS: Final = {Table.FILES: FILES_SCHEMA, Table.BOUNDS: BOUNDS_SCHEMA}
 
 
-def _stored_schema(one: SegmentObject) -> pa.Schema:
-    """The schema of a table, as its footer has it."""
-    from accel.decode.arrow import arrow_schema
-
-    metadata = _footer(one)
-    return arrow_schema(metadata.schema, metadata.key_value)
-
-
 def _column_rows(table: pa.Table, num_files: int) -> _ColumnRows:
     table = table.combine_chunks()
     columns = {name: _only_chunk(table.column(name)) for name in _BOUND_COLUMNS[1:]}
@@ -483,7 +481,7 @@ def _by_group(rows: RowSelection, one: SegmentObject) -> dict[int, RowSelection]
     """Rows of a table by the row groups that its footer tells of."""
     out: dict[int, RowSelection] = {}
     start = 0
-    for group, size in enumerate(_footer(one).group_rows.tolist()):
+    for group, size in enumerate(one.footer.group_rows.tolist()):
         inside = rows.intersect(RowSelection.of([(start, start + size)]))
         if inside:
             out[group] = RowSelection.of([(a - start, b - start) for a, b in inside])
@@ -492,14 +490,9 @@ def _by_group(rows: RowSelection, one: SegmentObject) -> dict[int, RowSelection]
 
 
 def _uncompressed_bytes(one: SegmentObject, column: str) -> int:
-    metadata = _footer(one)
+    metadata = one.footer
     leaf = metadata.schema.names.index(column)
     return int(metadata.chunks.uncompressed[:, leaf].sum())
-
-
-def _footer(one: SegmentObject) -> FileMetadata:
-    length = parse_tail(memoryview(one.tail)[-8:]).length
-    return parse_footer(one.tail[-8 - length : -8], file_size=one.size, footer_start=one.size - 8 - length)
 
 
 async def read_file(

@@ -23,19 +23,19 @@ from accel.options import MIB
 
 __all__ = ["RUN_BYTES", "SortedRuns"]
 
-RUN_BYTES: Final = 64 * MIB
+RUN_BYTES: Final = 32 * MIB
 """Bytes of rows that are sorted in memory at once; sorting takes about two and a half times as much."""
 _LEAST_BLOCK_ROWS: Final = 256
 _BLOCK_ROWS: Final = 1 << 16
 
 
 class SortedRuns:
-    """Sorts rows by all of their columns, and drops rows that are equal. A context manager, which removes its files.
+    """Sorts rows. A context manager, which removes its files.
 
     Parameters
     ----------
     columns : sequence of str
-        The columns of the rows, in the order in which they count.
+        The columns to sort by, ascending. Where they are all that there are, rows that are equal come out once.
     run_bytes : int
         Bytes of rows that are sorted in memory at once.
     """
@@ -67,7 +67,7 @@ class SortedRuns:
             directory.cleanup()
 
     def add(self, rows: pa.Table) -> None:
-        """Add rows, all of one schema. Equal rows have to come in one call."""
+        """Add rows, all of one schema. Of rows in different calls that are equal all may come out."""
         # What is sorted in small parts is merged in half the time that the whole takes to be sorted.
         self._waiting.append(rows.sort_by(self._order))
         self._bytes += rows.nbytes
@@ -95,8 +95,9 @@ class SortedRuns:
         if self._waiting:
             self._spill()
         with contextlib.ExitStack() as stack:
-            files = [stack.enter_context(pa.memory_map(str(path))) for path in self._runs]
-            runs = [_Run(pa.ipc.open_file(file)) for file in files]
+            # Not mapped: pages of mapped files count as memory of the process.
+            files = [stack.enter_context(pa.OSFile(str(path), "rb")) for path in self._runs]
+            runs = [_Run(pa.ipc.open_file(file), self._columns) for file in files]
             while runs:
                 # What follows in any run comes after the last row of the run that ends first.
                 ends = pa.Table.from_batches([run.rows.slice(len(run.rows) - 1) for run in runs])
@@ -108,7 +109,8 @@ class SortedRuns:
     def _sort_waiting(self) -> pa.Table:
         whole = pa.concat_tables(self._waiting)
         self._waiting, self._bytes = [], 0
-        return _distinct(whole.sort_by(self._order))
+        ordered = whole.sort_by(self._order).combine_chunks()
+        return _distinct(ordered) if tuple(whole.column_names) == self._columns else ordered
 
     def _spill(self) -> None:
         table = self._sort_waiting()
@@ -129,8 +131,9 @@ class SortedRuns:
 class _Run:
     """A run on disk, of which some rows are in memory."""
 
-    def __init__(self, file: pa.ipc.RecordBatchFileReader) -> None:
+    def __init__(self, file: pa.ipc.RecordBatchFileReader, columns: Sequence[str]) -> None:
         self._file = file
+        self._columns = columns
         self._next = 0
         self.rows: pa.RecordBatch = pa.RecordBatch.from_arrays(
             [pa.nulls(0, field.type) for field in file.schema], schema=file.schema
@@ -149,9 +152,10 @@ class _Run:
         """Take the rows that do not come after one row."""
         before = np.zeros(len(self.rows), bool)
         equal = np.ones(len(self.rows), bool)
-        for mine, limit in zip(self.rows.columns, last.columns, strict=True):
-            before |= equal & mask(_less(mine, limit[0]))
-            equal &= mask(_equal(mine, limit[0]))
+        for name in self._columns:
+            mine, limit = self.rows.column(name), last.column(name)[0]
+            before |= equal & mask(_less(mine, limit))
+            equal &= mask(_equal(mine, limit))
         count = int(np.count_nonzero(before | equal))
         taken, self.rows = self.rows.slice(0, count), self.rows.slice(count)
         return taken
@@ -159,7 +163,6 @@ class _Run:
 
 def _distinct(table: pa.Table) -> pa.Table:
     """The rows of a sorted table that differ from the one before."""
-    table = table.combine_chunks()
     if len(table) < 2:
         return table
     differs = np.zeros(len(table), bool)

@@ -16,7 +16,7 @@ from accel.errors import StoreError
 from accel.options import Options, check_options
 from accel.predicate.expr import column_named
 from accel.store import io_loop
-from accel.store.client import Connector
+from accel.store.client import Client, Connector
 
 __all__ = [
     "IndexCall",
@@ -325,26 +325,39 @@ class IndexCall:
         self._in_store = store is not None
         self._progress = progress
 
+    def client(self, root: str) -> Client:
+        """Return the client of a store."""
+        return self._connector.client(root)
+
     def home(self, index: Path) -> ObjectHome:
         """Return the home of an index."""
         return home_at(index, self._connector, in_store=self._in_store)
 
     def builder(self, index: Path) -> CatalogBuilder:
         """Return what builds and keeps an index."""
-        client_for = self._connector.client
-        return CatalogBuilder(self.home(index), client_for, options=self.options, progress=self._progress)
+        return CatalogBuilder(self.home(index), self.client, options=self.options, progress=self._progress)
 
-    async def build(
+    def head_for(
         self,
-        source: Path,
+        source: Path | None,
         to: Path | None,
         columns: Sequence[str] | None,
         indexes: Indexes | None,
-    ) -> IndexReport:
-        """Do what `build_index` does."""
+    ) -> tuple[Path, CatalogHead | None]:
+        """Return where the index of a source is, and the head that it begins with; no head for an index that is there already.
+
+        Raises
+        ------
+        StoreError, TypeError, ValueError
+            As `build_index` does; ValueError too where neither a source nor an index is named.
+        """
         if isinstance(columns, str):
             raise TypeError(f"columns is a sequence of names, not the text {columns!r:.80}")
         kinds = spelled_indexes(indexes or {})
+        if source is None:
+            if to is None:
+                raise ValueError("a source or an index is named, or both")
+            return to, None
         directory = directory_at(source, in_store=self._in_store)
         beside = to is None
         index = index_beside(source) if to is None else to
@@ -355,6 +368,17 @@ class IndexCall:
             columns=None if columns is None else tuple(map(_column, columns)),
             indexes=kinds,
         )
+        return index, head
+
+    async def build(
+        self,
+        source: Path,
+        to: Path | None,
+        columns: Sequence[str] | None,
+        indexes: Indexes | None,
+    ) -> IndexReport:
+        """Do what `build_index` does."""
+        index, head = self.head_for(source, to, columns, indexes)
         return await self.builder(index).refresh(make=head)
 
     async def refresh(self, index: Path) -> IndexReport:

@@ -96,6 +96,21 @@ def test_what_is_in_memory_is_bounded_and_files_go(tmp_path: Path, monkeypatch: 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("run_bytes", [1, 5_000, 1 << 30])
+def test_other_columns_come_along(run_bytes: int) -> None:
+    """No row is dropped then."""
+    parts = []
+    with SortedRuns(["value"], run_bytes=run_bytes) as runs:
+        for file in range(8):
+            values = pa.array(RNG.integers(0, 20, 100))
+            parts.append(pa.table({"value": values, "more": [[file, at] for at in range(100)]}))
+            runs.add(parts[-1])
+        found = pa.concat_tables(runs.sorted())
+    assert found.column("value").to_pylist() == sorted(v for part in parts for v in part["value"].to_pylist())
+    rows = [(row["value"], *row["more"]) for part in parts for row in part.to_pylist()]
+    assert sorted((row["value"], *row["more"]) for row in found.to_pylist()) == sorted(rows)
+
+
 def test_nothing_comes_of_nothing() -> None:
     with SortedRuns(COLUMNS) as runs:
         assert list(runs.sorted()) == []
