@@ -22,9 +22,9 @@ import pyarrow as pa
 from accel.catalog.describer import Described, FileDescriber
 from accel.catalog.describing import BOUNDS_ORDER
 from accel.catalog.head import CatalogHead, Retired, Segment, Table
+from accel.catalog.homes import CatalogHome
 from accel.catalog.kind import CatalogIndex, check_ordinals
 from accel.catalog.kinds import indexes_of
-from accel.catalog.objects import ObjectHome
 from accel.catalog.segments import CatalogSnapshot, SegmentReader, SegmentTables
 from accel.catalog.sorted_runs import SortedRuns
 from accel.catalog.table_files import Rows
@@ -117,7 +117,7 @@ class CatalogBuilder:
 
     Parameters
     ----------
-    home : ObjectHome
+    home : CatalogHome
     client_for : callable
         The client of a store, by its root.
     options : Options
@@ -126,7 +126,7 @@ class CatalogBuilder:
 
     def __init__(
         self,
-        home: ObjectHome,
+        home: CatalogHome,
         client_for: Callable[[str], Client],
         *,
         options: Options,
@@ -301,7 +301,7 @@ class CatalogBuilder:
                 client_for=self._client_for,
                 partitioning=None,
                 glob=False,
-                in_store=self._home.location.scheme == "store",
+                in_store=self._home.in_store,
                 metrics=self._metrics,
             )
         except ObjectNotFoundError:
@@ -504,14 +504,15 @@ class CatalogBuilder:
         schema = None
         for tables, moved in zip(parts, places, strict=True):
             one = tables.segment.objects.get(index.table)
+            reader = self._tables_reader()
             # Segments may differ in the type of the column; the type of the first counts.
-            alike = one is not None and one.schema.equals(schema or one.schema)
+            own = None if one is None else reader.schema(tables, index.table)
+            alike = own is not None and own.equals(schema or own)
             outside = moved if not alike else moved[~tables.segment.covered_by(index.table)]
             missing |= set(outside[outside >= 0].tolist())
             if one is None or not alike:
                 continue
-            schema = one.schema
-            reader = self._tables_reader()
+            schema = own
             step = _MERGED_ROWS if index.rows_apart else max(1, one.num_rows)
             for start in range(0, max(1, one.num_rows), step):
                 part = await reader.rows_of_table(tables, index.table, start, min(start + step, one.num_rows))

@@ -20,7 +20,7 @@ from accel.catalog.describing import BoundsTable, FilesTable
 from accel.catalog.head import CatalogHead, Segment, Table
 from accel.catalog.kind import CatalogIndex, IndexTableBuilder
 from accel.catalog.kinds import indexes_of
-from accel.catalog.segments import read_file
+from accel.catalog.object_tables import read_file
 from accel.catalog.sorted_runs import RUN_BYTES
 from accel.catalog.table_files import Rows
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError
@@ -37,7 +37,7 @@ from accel.store.tasks import Group
 from accel.store.threads import WORK
 
 if TYPE_CHECKING:
-    from accel.catalog.objects import ObjectHome
+    from accel.catalog.homes import CatalogHome
 
 __all__ = ["Described", "FileDescriber"]
 
@@ -85,7 +85,7 @@ class FileDescriber:
         self,
         files: Sequence[tuple[str, FileEntry]],
         head: CatalogHead,
-        home: ObjectHome,
+        home: CatalogHome,
         *,
         on_files: Callable[[int], None] | None = None,
     ) -> Described:
@@ -96,7 +96,7 @@ class FileDescriber:
         files : sequence of pairs of str and FileEntry
         head : CatalogHead
             Tells which columns have bounds, and which indexes there are.
-        home : ObjectHome
+        home : CatalogHome
             Where the segment is written.
         on_files : callable, optional
             Is told the number of files that have been read since the last call.

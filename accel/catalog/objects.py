@@ -20,6 +20,7 @@ from accel.cache.cache import Cache
 from accel.cache.cache_key import CacheKey, Entry
 from accel.cache.freshness import PART_BYTES, put_object, written_since
 from accel.catalog.head import HEAD_NAME, CatalogHead, Segment, SegmentObject
+from accel.catalog.object_tables import ObjectTables
 from accel.catalog.segments import CatalogSnapshot, SegmentReader
 from accel.catalog.table_files import Rows, tail_of_file, without_page_index, write_table_file
 from accel.errors import IndexFormatError, ObjectChangedError, StoreError
@@ -32,7 +33,7 @@ from accel.store.location import Location, parse_url
 from accel.store.range_store import ObjectEntry, Remover, Writer
 from accel.store.threads import WORK
 
-__all__ = ["INLINE_BYTES", "ObjectHome", "directory_at", "home_at"]
+__all__ = ["INLINE_BYTES", "ObjectHome", "directory_at"]
 
 INLINE_BYTES: Final = MIB
 """Bytes that a head holds of segments beside their footers, so that they cost no request: small objects as a whole, and
@@ -42,12 +43,6 @@ _FIRST_READ: Final = 4 * MIB
 _HEAD_READS: Final = 10
 """Reads of a head that commits may interrupt, one after the other."""
 _MOST_HEAD: Final = 256 * MIB
-
-
-def home_at(index: str | os.PathLike[str], connector: Connector, *, in_store: bool) -> ObjectHome:
-    """Return the home of the index with that URL or path."""
-    location = directory_at(index, in_store=in_store)
-    return ObjectHome(connector.client(location), location)
 
 
 def directory_at(path: str | os.PathLike[str], *, in_store: bool) -> Location:
@@ -74,13 +69,28 @@ class ObjectHome:
         self._head = self._directory + HEAD_NAME
         self._key = CacheKey(client.token, self._head, None, Entry.CATALOG)
 
+    @classmethod
+    def at(cls, index: str | os.PathLike[str], connector: Connector, *, in_store: bool) -> ObjectHome:
+        """Return the home in the directory with that URL or path."""
+        location = directory_at(index, in_store=in_store)
+        return cls(connector.client(location), location)
+
     def __str__(self) -> str:
         return str(self.location)
+
+    @property
+    def in_store(self) -> bool:
+        """See `CatalogHome.in_store`."""
+        return self.location.scheme == "store"
+
+    def is_in(self, directory: Location) -> bool:
+        """See `CatalogHome.is_in`."""
+        return self.location == directory
 
     def base(self, head: CatalogHead) -> tuple[str, str]:
         """Return the root of the store, and the path in it, that the paths of the catalog are relative to."""
         if head.base != ".":
-            location = parse_url(head.base, in_store=self.location.scheme == "store")
+            location = parse_url(head.base, in_store=self.in_store)
             return location.root, location.path
         parent = self._directory.rstrip("/").rpartition("/")[0]
         return self.location.root, f"{parent}/" if parent else ""
@@ -93,7 +103,9 @@ class ObjectHome:
 
     def reader(self, *, cache: Cache | None, options: Options, metrics: Metrics) -> SegmentReader:
         """Return what reads the tables of a snapshot."""
-        return SegmentReader(self._client, self._directory, cache=cache, options=options, metrics=metrics)
+        return SegmentReader(
+            ObjectTables(self._client, self._directory, cache=cache, options=options, metrics=metrics)
+        )
 
     # -- the head --------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from accel.cache.cache import Cache
 from accel.catalog.describing import column_text
+from accel.catalog.homes import CatalogHome
 from accel.catalog.kind import CatalogQuestion, Hits, evidence_of, rows_of
-from accel.catalog.objects import ObjectHome
 from accel.catalog.segments import CatalogSnapshot, FileDirectory, SegmentReader, SegmentTables
 from accel.errors import AccelError, IndexFormatError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
@@ -72,14 +72,14 @@ class CatalogPruner:
 
     Parameters
     ----------
-    home : ObjectHome
+    home : CatalogHome
         Where the catalog is.
     spec : ScanSpec
         What the scan is asked for.
     cache : Cache or None
     """
 
-    def __init__(self, home: ObjectHome, spec: ScanSpec, *, cache: Cache | None) -> None:
+    def __init__(self, home: CatalogHome, spec: ScanSpec, *, cache: Cache | None) -> None:
         self.home = home
         self._spec = spec
         self.cache = cache
@@ -263,19 +263,19 @@ class CatalogPruner:
         except AccelError:
             return None  # the scan itself says what is wrong
         question = CatalogQuestion.of(where, bound, data_set=data_set, constant=constant)
-        names = {column_text(path) for path in question.paths}
         looked_up: list[Callable[[SegmentReader], Coroutine[Any, Any, Any]]] = [
             partial(SegmentReader.look_up, tables=one, question=question) for one in snapshot.tables
         ]
         bounded: list[Callable[[SegmentReader], Coroutine[Any, Any, Any]]] = [
-            partial(SegmentReader.load_bounds, tables=one, names=names) for one in snapshot.tables
+            partial(SegmentReader.find_bounds, tables=one, bound=bound, constant=constant)
+            for one in snapshot.tables
         ]
-        found: list[Sequence[Hits]] = await reader.side_by_side([*looked_up, *bounded])
+        found = await reader.side_by_side([*looked_up, *bounded])
         verdicts = {}
-        for tables, hits in zip(snapshot.tables, found, strict=False):
-            may_match = tables.may_match(
-                bound, constant=constant, index_evidence=partial(evidence_of, hits) if hits else None
-            )
+        n = len(snapshot.tables)
+        for tables, hits, matching in zip(snapshot.tables, found[:n], found[n:], strict=True):
+            evidence = partial(evidence_of, hits) if hits else None
+            may_match = tables.may_match(bound, matching, constant=constant, index_evidence=evidence)
             for one in hits:
                 may = one.may_match()
                 may_match = may_match if may is None else may_match & may

@@ -9,8 +9,9 @@ from typing import Any
 from accel.catalog.building import CatalogBuilder, IndexReport, Progress
 from accel.catalog.describing import column_text
 from accel.catalog.head import CatalogHead
+from accel.catalog.homes import CatalogHome, home_at
 from accel.catalog.kinds import spelled_indexes
-from accel.catalog.objects import ObjectHome, directory_at, home_at
+from accel.catalog.objects import directory_at
 from accel.catalog.published import index_beside
 from accel.errors import StoreError
 from accel.options import Options, check_options
@@ -329,7 +330,7 @@ class IndexCall:
         """Return the client of a store."""
         return self._connector.client(root)
 
-    def home(self, index: Path) -> ObjectHome:
+    def home(self, index: Path) -> CatalogHome:
         """Return the home of an index."""
         return home_at(index, self._connector, in_store=self._in_store)
 
@@ -361,7 +362,7 @@ class IndexCall:
         directory = directory_at(source, in_store=self._in_store)
         beside = to is None
         index = index_beside(source) if to is None else to
-        if to is not None and directory_at(to, in_store=self._in_store) == directory:
+        if self.home(index).is_in(directory):
             raise StoreError("the index and the files cannot share a directory", path=str(directory))
         head = CatalogHead(
             base="." if beside else directory.url,

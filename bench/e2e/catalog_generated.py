@@ -19,7 +19,7 @@ import accel
 from accel.catalog.bound_bytes import End, encode_bounds
 from accel.catalog.describing import WHOLE_FILE
 from accel.catalog.head import FORMAT_VERSION, CatalogHead, Table
-from accel.catalog.objects import ObjectHome, home_at
+from accel.catalog.objects import ObjectHome
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.predicate.kinds import kind_of
@@ -52,7 +52,9 @@ def generated(files: int) -> Path:
 
 
 def _home(folder: Path) -> ObjectHome:
-    return home_at(folder, Connector(storage_options=None, store=None, options=Options()), in_store=False)
+    return ObjectHome.at(
+        folder, Connector(storage_options=None, store=None, options=Options()), in_store=False
+    )
 
 
 async def _generate(folder: Path, files: int) -> None:
