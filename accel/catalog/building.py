@@ -51,6 +51,8 @@ _ATTEMPTS: Final = 50
 """Commits that may come between before a change is given up."""
 _MOST_SEGMENTS: Final = 16
 """A refresh that leaves more that are not half full merges them."""
+UNNAMED_SECONDS: Final = 3600.0
+"""The least age at which an object that no head ever named is removed: a builder may be about to name it."""
 _MERGED_ROWS: Final = 1 << 18
 """Rows of the table of an index that a merge reads at once."""
 _STAMP = re.compile(r"-(\d{8}T\d{6}Z)-")
@@ -242,13 +244,19 @@ class CatalogBuilder:
         return self._report(await self._merge(snapshot, some))
 
     async def vacuum(self, *, grace: float) -> IndexReport:
-        """Remove the objects that no head has named for `grace` seconds, and those that none ever named and that are as old."""
+        """Remove the objects that no head has named for `grace` seconds, and those that none ever named and that are as old, but
+        an hour at least: somebody may be about to name them."""
         snapshot, _ = await self._home.read_head(self._metrics)
-        before = time.time() - grace
+        now = time.time()
+        before = now - grace
         ripe = {one.name for one in snapshot.head.retired if one.since <= before}
         listed = await self._home.list_objects()
         named = snapshot.head.names | {one.name for one in snapshot.head.retired}
-        orphans = {entry.path for entry in listed if entry.path not in named and _made(entry.path) <= before}
+        orphans = {
+            entry.path
+            for entry in listed
+            if entry.path not in named and _made(entry.path) <= min(before, now - UNNAMED_SECONDS)
+        }
         for attempt in range(_ATTEMPTS):
             if not ripe:
                 break
