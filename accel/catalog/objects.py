@@ -59,10 +59,13 @@ class ObjectHome:
     client : Client
     location : Location
         The directory of the catalog.
+    head_bytes : int
+        Bytes that a head holds of segments beside their footers.
     """
 
-    def __init__(self, client: Client, location: Location) -> None:
+    def __init__(self, client: Client, location: Location, *, head_bytes: int = INLINE_BYTES) -> None:
         self._client = client
+        self._head_bytes = head_bytes
         self.location = location
         path = location.path.strip("/")
         self._directory = f"{path}/" if path else ""
@@ -210,7 +213,7 @@ class ObjectHome:
         StoreError
             The store cannot be written to, or failed.
         """
-        data = _within_limit(head).encode()
+        data = _within_limit(head, self._head_bytes).encode()
         if instead_of is None:
             await put_object(self._client, self._head, parts=_parts(data), size=len(data), if_absent=True)
             return
@@ -271,8 +274,8 @@ class ObjectHome:
         await store.remove(self._directory + name)
 
 
-def _within_limit(head: CatalogHead) -> CatalogHead:
-    """The same head, with what saves requests as far as `INLINE_BYTES` go: objects as a whole, or their page indexes. The
+def _within_limit(head: CatalogHead, most: int) -> CatalogHead:
+    """The same head, with what saves requests as far as so many bytes go: objects as a whole, or their page indexes. The
     smallest come first."""
     costs: list[tuple[int, str, bool]] = []
     for segment in head.segments:
@@ -284,7 +287,7 @@ def _within_limit(head: CatalogHead) -> CatalogHead:
     total = 0
     for size, name, whole in sorted(costs):
         total += size
-        if total > INLINE_BYTES:
+        if total > most:
             break
         inside.add((name, whole))
     segments = []

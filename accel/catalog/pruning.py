@@ -206,19 +206,21 @@ class CatalogPruner:
     ) -> Mapping[int, FilePlace]:
         """Where the catalog has the current version of each file, by its place in the block."""
         root, base = self.home.base(snapshot.head)
-        at_path: dict[str, int] = {file.path: at for at, file in enumerate(block.files) if file.root == root}
-        places: dict[int, FilePlace] = {}
         for tables in snapshot.tables:
-            directory = await reader.load_directory(tables)
-            live = tables.live().tolist()
-            for ordinal, path in enumerate(directory.paths):
-                at = at_path.get(base + path)
-                if at is None or not live[ordinal]:
-                    continue
-                file = block.files[at]
-                same = file.etag is not None and same_etag(file.etag, directory.etags[ordinal])
-                if same and file.size == directory.sizes[ordinal]:
-                    places[at] = FilePlace(tables, ordinal)
+            await reader.load_directory(tables)
+        ordinals = snapshot.ordinals()
+        places: dict[int, FilePlace] = {}
+        start = len(base)
+        for at, file in enumerate(block.files):
+            found = ordinals.get(file.path[start:])
+            if found is None or file.root != root or not file.path.startswith(base):
+                continue
+            tables, ordinal = found
+            directory = tables.directory
+            if directory is None or file.etag is None or file.size != directory.sizes[ordinal]:
+                continue
+            if same_etag(file.etag, directory.etags[ordinal]):
+                places[at] = FilePlace(tables, ordinal)
         return places
 
     async def verdicts(

@@ -44,6 +44,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_PLACE_BYTES: Final = 200
+"""About the memory of an entry of a dictionary of files."""
 _MOST_METADATA: Final = 4 * MIB
 """Metadata of a segment that stays decoded in memory, in bytes; of more only the rows that are asked for are decoded."""
 
@@ -208,6 +210,7 @@ class CatalogSnapshot:
     checked_at: float
     """When the home was asked for it (monotonic clock)."""
     tables: tuple[SegmentTables, ...]
+    _ordinals: dict[str, tuple[SegmentTables, int]] | None = None
 
     @classmethod
     def of(
@@ -220,7 +223,23 @@ class CatalogSnapshot:
     @property
     def nbytes(self) -> int:
         """The memory that it takes."""
-        return 1024 + self.head_bytes + sum(tables.nbytes for tables in self.tables)
+        places = 0 if self._ordinals is None else _PLACE_BYTES * len(self._ordinals)
+        return 1024 + self.head_bytes + places + sum(tables.nbytes for tables in self.tables)
+
+    def ordinals(self) -> Mapping[str, tuple[SegmentTables, int]]:
+        """Return the segment and the ordinal of each file that counts, by path. The lists of files are loaded before."""
+        if self._ordinals is None:
+            self._ordinals = {}
+            for tables in self.tables:
+                if tables.directory is None:
+                    raise TypeError("the directory of a segment is read first")
+                paths, live = tables.directory.paths, tables.live().tolist()
+                self._ordinals |= {
+                    path: (tables, at)
+                    for at, (path, counts) in enumerate(zip(paths, live, strict=True))
+                    if counts
+                }
+        return self._ordinals
 
 
 @dataclass(frozen=True, slots=True, eq=False)

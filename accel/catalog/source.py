@@ -26,11 +26,11 @@ from accel.tables.path_source import discover
 if TYPE_CHECKING:
     from accel.scanning.spec import ScanSpec
 
-__all__ = ["CatalogSource", "Listing"]
+__all__ = ["PAGE_FILES", "CatalogSource", "Listing"]
 
 
 _NO_COLUMNS = pa.schema([])
-_PAGE_FILES: Final = 100_000
+PAGE_FILES: Final = 100_000
 """Files of a catalog that are in memory at a time."""
 
 
@@ -56,11 +56,21 @@ class CatalogSource(FileSource):
     listing : Listing
     in_store : bool
         The caller gave a store.
+    page_files : int
+        Files of the catalog that are in memory at a time, where it lists the files.
     """
 
     def __init__(
-        self, files: FileSource, pruner: CatalogPruner, spec: ScanSpec, *, listing: Listing, in_store: bool
+        self,
+        files: FileSource,
+        pruner: CatalogPruner,
+        spec: ScanSpec,
+        *,
+        listing: Listing,
+        in_store: bool,
+        page_files: int = PAGE_FILES,
     ) -> None:
+        self._page_files = page_files
         self._files = files
         self._pruner = pruner
         self._spec = spec
@@ -68,7 +78,7 @@ class CatalogSource(FileSource):
         self._in_store = in_store
 
     async def blocks(self, request: SourceRequest) -> AsyncIterator[FileBlock]:
-        """See `FileSource.blocks`: one block, or where the catalog lists more than `_PAGE_FILES` files, one for each page."""
+        """See `FileSource.blocks`: one block, or where the catalog lists more than `page_files` files, one for each page."""
         pruner, reader = self._pruner, self._pruner.reader(request)
         if self._listing is Listing.INDEX:
             snapshot, trips = await pruner.home.load(pruner.cache, request.reader.metrics)
@@ -123,7 +133,7 @@ class CatalogSource(FileSource):
         self, snapshot: CatalogSnapshot, trips: int, request: SourceRequest
     ) -> AsyncIterator[FileBlock]:
         """The files that may match, behind the first of all, in the order of their paths."""
-        pages = _pages_of(snapshot.tables)
+        pages = _pages_of(snapshot.tables, self._page_files)
         first: tuple[FilePlace, FileEntry] | None = None
         for number, tables in enumerate(pages):
             last = number + 1 == len(pages)
@@ -215,14 +225,14 @@ class CatalogSource(FileSource):
         )
 
 
-def _pages_of(tables: Sequence[SegmentTables]) -> list[tuple[SegmentTables, ...]]:
-    """The segments by the paths of their files, in pages whose paths do not overlap."""
+def _pages_of(tables: Sequence[SegmentTables], most: int) -> list[tuple[SegmentTables, ...]]:
+    """The segments by the paths of their files, in pages whose paths do not overlap, of so many files where that can be."""
     pages: list[list[SegmentTables]] = []
     last, files = "", 0
     for one in sorted(tables, key=lambda one: one.segment.first_path):
         segment = one.segment
         apart = bool(pages) and segment.first_path > last
-        if not pages or (apart and files + segment.num_files > _PAGE_FILES):
+        if not pages or (apart and files + segment.num_files > most):
             pages.append([])
             files = 0
         pages[-1].append(one)

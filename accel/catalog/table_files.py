@@ -41,7 +41,7 @@ _GROUP_BYTES: Final = 64 * MIB
 _PAGE_ROWS: Final = 4096
 _INLINE_PAGE_ROWS: Final = 64
 """Files of a page of metadata where all of them are read at once: they compress well together."""
-_PAGE_FILES: Final = 16
+_PAGE_FILES: Final = 8
 """Files of a page of metadata where each is read by itself."""
 _SHRINKS: Final = 16
 """Metadata of files is compressed to a sixteenth at the most."""
