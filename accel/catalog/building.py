@@ -49,7 +49,7 @@ SEGMENT_FILES: Final = 20_000
 """Files of a segment, at most: the work of so many is lost where a builder is killed, and a merge has them in memory."""
 _ATTEMPTS: Final = 50
 """Commits that may come between before a change is given up."""
-_MOST_SEGMENTS: Final = 16
+MOST_SEGMENTS: Final = 16
 """A refresh that leaves more that are not half full merges them."""
 UNNAMED_SECONDS: Final = 3600.0
 """The least age at which an object that no head ever named is removed: a builder may be about to name it."""
@@ -112,6 +112,8 @@ class _Change:
     added: Sequence[Described] = ()
     dropped: Mapping[str, str] = field(default_factory=dict)
     """The etags of versions that are gone, by path."""
+    completes: bool = False
+    """Whether the catalog lists all files afterwards."""
 
 
 class CatalogBuilder:
@@ -164,10 +166,13 @@ class CatalogBuilder:
             described = await self.describer.describe(files, snapshot.head, self._home, on_files=on_files)
             failed |= described.failed
             if described.segment is not None:
-                snapshot = await self._commit(_Change(added=[described]), snapshot)
+                completes = start + SEGMENT_FILES >= len(planned.new)
+                snapshot = await self._commit(_Change(added=[described], completes=completes), snapshot)
         snapshot = await self._drop_failed(failed, planned.replaced, snapshot)
+        if not snapshot.head.complete:
+            snapshot = await self._commit(_Change(completes=True), snapshot)
         return self._report(
-            await self._compact_many(snapshot),
+            await self.compact_many(snapshot),
             added=len(planned.new) - len(failed),
             removed=planned.removed + len(planned.replaced),
             unchanged=planned.unchanged,
@@ -206,18 +211,18 @@ class CatalogBuilder:
             skipped=skipped,
         )
 
-    async def commit(self, described: Sequence[Described]) -> IndexReport:
-        """Add to the catalog what was described by whoever, in one commit."""
+    async def commit(self, described: Sequence[Described], *, completes: bool) -> IndexReport:
+        """Add to the catalog what was described by whoever, in one commit; `completes` tells whether it lists all files then."""
         snapshot, _ = await self._home.read_head(self._metrics)
         known = await self._files_of(snapshot)
-        if any(one.segment is not None for one in described):
-            snapshot = await self._commit(_Change(added=described), snapshot)
+        if any(one.segment is not None for one in described) or (completes and not snapshot.head.complete):
+            snapshot = await self._commit(_Change(added=described, completes=completes), snapshot)
         failed = {path: reason for one in described for path, reason in one.failed.items()}
         older = {path: etag for path, (etag, _) in known.items()}
         snapshot = await self._drop_failed(failed, older, snapshot)
         added = {path for one in described for path in one.listed}
         return self._report(
-            await self._compact_many(snapshot),
+            await self.compact_many(snapshot),
             added=len(added),
             removed=len(known.keys() & (added | failed.keys())),
             unchanged=len(known.keys() - added - failed.keys()),
@@ -232,10 +237,10 @@ class CatalogBuilder:
         lost = {path: etag for path, etag in older.items() if path in failed}
         return await self._commit(_Change(dropped=lost), snapshot) if lost else snapshot
 
-    async def _compact_many(self, snapshot: CatalogSnapshot) -> CatalogSnapshot:
+    async def compact_many(self, snapshot: CatalogSnapshot) -> CatalogSnapshot:
         """Merge the small segments where there are many."""
         small = [one for one in snapshot.head.segments if one.num_live <= SEGMENT_FILES // 2]
-        return await self._merge(snapshot, small) if len(small) > _MOST_SEGMENTS else snapshot
+        return await self._merge(snapshot, small) if len(small) > MOST_SEGMENTS else snapshot
 
     async def compact(self) -> IndexReport:
         """Merge the segments into as few as may be, without the files that were dropped."""
@@ -437,7 +442,12 @@ class CatalogBuilder:
             if one.segment is not None:
                 segments.append(replace(one.segment, dropped=frozenset(gone)))
         live = tuple(segment for segment in segments if segment.num_live)
-        head = replace(head, segments=live, generation=head.generation + 1)
+        head = replace(
+            head,
+            segments=live,
+            generation=head.generation + 1,
+            complete=head.complete or change.completes,
+        )
         return _retire(head, snapshot.head, also=added)
 
     async def _merge(self, snapshot: CatalogSnapshot, some: Sequence[Segment]) -> CatalogSnapshot:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -102,7 +102,9 @@ class FileDescriber:
             Is told the number of files that have been read since the last call.
         """
         rows, bounds = FilesTable(), BoundsTable(head.columns)
-        indexes = [(index, index.builder(run_bytes=self.run_bytes)) for index in indexes_of(head.indexes)]
+        indexes = [(index, index.builder()) for index in indexes_of(head.indexes)]
+        for _, builder in indexes:
+            builder.limit_memory(self.run_bytes)
         listed: dict[str, tuple[int, str]] = {}
         failed: dict[str, str] = {}
 
@@ -216,7 +218,8 @@ class FileDescriber:
             return None
         column = table.column(0)
         for name in path[1:]:
-            column = pa.chunked_array([_field_of(chunk, name) for chunk in column.chunks])
+            kind = column.type.field(name).type
+            column = pa.chunked_array([_field_of(chunk, name) for chunk in column.chunks], kind)
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         return column
@@ -225,7 +228,7 @@ class FileDescriber:
 
     async def _open_blocks(
         self, files: Sequence[tuple[str, FileEntry]]
-    ) -> AsyncIterator[Sequence[tuple[str, FileHandle | AccelError]]]:
+    ) -> AsyncGenerator[Sequence[tuple[str, FileHandle | AccelError]], None]:
         """Open files block by block; the next block is opened while the caller is busy with one."""
         blocks = [files[start : start + _BLOCK] for start in range(0, len(files), _BLOCK)]
         async with asyncio.TaskGroup() as group:

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from accel.arrays import from_numpy, integers
-from accel.catalog.kind import CatalogIndex, CatalogQuestion, Hits, IndexTableBuilder, Lookup, TableEncoding
-from accel.catalog.sorted_runs import RUN_BYTES, SortedRuns
+from accel.catalog.kind import CatalogQuestion, Hits, IndexTableBuilder, Lookup, RowwiseIndex, TableEncoding
+from accel.catalog.sorted_runs import SortedRuns
 from accel.catalog.units import UnitHits, file_units, files_of_places, is_flat, moved_places, places_of
 from accel.format.domain import Domain, storage_type
 from accel.planning.handle import FileHandle
@@ -36,7 +36,7 @@ _PAGE_ROWS: Final = 4096
 _MOST_COLUMNS: Final = 8
 
 
-class Keys(CatalogIndex):
+class Keys(RowwiseIndex):
     """Places of the values of columns."""
 
     kind: ClassVar[str] = "keys"
@@ -52,7 +52,7 @@ class Keys(CatalogIndex):
         """See `CatalogIndex.order`."""
         return tuple((name, "ascending") for name in (*self.names, "place"))
 
-    def encoding(self, schema: pa.Schema) -> TableEncoding:
+    def encoding(self, schema: pa.Schema, num_rows: int | None) -> TableEncoding:
         """See `CatalogIndex.encoding`."""
         # The values ascend.
         encodings = {
@@ -63,16 +63,16 @@ class Keys(CatalogIndex):
             page_rows=_PAGE_ROWS, column_encoding={**encodings, "place": "BYTE_STREAM_SPLIT"}
         )
 
-    def builder(self, *, run_bytes: int = RUN_BYTES) -> IndexTableBuilder:
+    def builder(self) -> IndexTableBuilder:
         """See `CatalogIndex.builder`."""
-        return _Builder(self, run_bytes)
+        return _Builder(self)
 
     def ordinals(self, table: pa.Table) -> Int64s:
-        """See `CatalogIndex.ordinals`."""
+        """See `RowwiseIndex.ordinals`."""
         return files_of_places(place_column(table))
 
     def with_ordinals(self, table: pa.Table, ordinals: Int64s) -> pa.Table:
-        """See `CatalogIndex.with_ordinals`."""
+        """See `RowwiseIndex.with_ordinals`."""
         at = table.schema.get_field_index("place")
         moved = moved_places(place_column(table), ordinals)
         return table.set_column(at, table.schema.field(at), from_numpy(moved))
@@ -116,11 +116,14 @@ def _over(name: str, test: Expr) -> Expr | None:
 
 
 class _Builder(IndexTableBuilder):
-    def __init__(self, index: Keys, run_bytes: int) -> None:
+    def __init__(self, index: Keys) -> None:
         super().__init__()
         self._index = index
         self._types: list[pa.DataType] | None = None
-        self._rows = SortedRuns([*index.names, "place"], run_bytes=run_bytes)
+        self._rows = SortedRuns([*index.names, "place"])
+
+    def limit_memory(self, run_bytes: int) -> None:
+        self._rows.run_bytes = run_bytes
 
     def accepts(self, handle: FileHandle) -> bool:
         """Whether the columns are in a file, flat, and of the types of the files before it, which the first file settles."""

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from accel.catalog.describing import column_text, paths_of_text
-from accel.catalog.sorted_runs import RUN_BYTES
 from accel.errors import AccelError, IndexFormatError
+from accel.metrics import Metrics
 from accel.planning.handle import FileHandle
 from accel.planning.selection import RowSelection
 from accel.predicate.atoms import Bound, Node
@@ -34,6 +34,8 @@ __all__ = [
     "Hits",
     "IndexTableBuilder",
     "Lookup",
+    "RowHits",
+    "RowwiseIndex",
     "TableEncoding",
     "check_ordinals",
     "evidence_of",
@@ -48,6 +50,8 @@ class TableEncoding:
     page_rows: int
     use_dictionary: bool | Sequence[str] = False
     column_encoding: Mapping[str, str] = field(default_factory=dict)
+    write_statistics: bool | Sequence[str] = True
+    """The columns that have bounds, which the head holds for each page."""
 
 
 # -- asking ------------------------------------------------------------------------------------------
@@ -88,6 +92,15 @@ class CatalogQuestion:
         return self.bound.columns[self.paths[path]].type
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RowHits:
+    """The rows of a file that may match."""
+
+    groups: Mapping[int, RowSelection]
+    """By row group; those that are not named hold none."""
+    pages_dropped: int = 0
+
+
 class Hits:
     """What the table of one index says of the files of a segment. An index has those of the methods that it can answer."""
 
@@ -99,8 +112,8 @@ class Hits:
         """Return the outcomes that a part of the bound predicate may have in each file; None where that is not told."""
         return None
 
-    def rows(self, file: int, handle: FileHandle) -> Mapping[int, RowSelection] | None:
-        """Return the rows of a file that may match, by row group; None where the table says nothing of them.
+    def rows(self, file: int, handle: FileHandle) -> RowHits | None:
+        """Return the rows of a file that may match; None where the table says nothing of them.
 
         Raises
         ------
@@ -131,15 +144,34 @@ def evidence_of(hits: Sequence[Hits], node: Node) -> Evidence | None:
     return total
 
 
-def rows_of(hits: Sequence[Hits], file: int, handle: FileHandle) -> Mapping[int, RowSelection] | None:
-    """Return the rows of a file that may match by all indexes, by row group; None where none tells. Raises as `Hits.rows`."""
+def rows_of(
+    hits: Mapping[str, Hits], file: int, handle: FileHandle, *, metrics: Metrics
+) -> Mapping[int, RowSelection] | None:
+    """Return the rows of a file that may match by all indexes, by row group; None where none tells.
+
+    `metrics` counts what each rules out, by table. Raises as `Hits.rows` does.
+    """
     total: Mapping[int, RowSelection] | None = None
-    for one in hits:
+    for table, one in hits.items():
         found = one.rows(file, handle)
-        if found is not None and total is not None:
-            both = found.keys() & total.keys()
-            found = {group: found[group].intersect(total[group]) for group in sorted(both)}
-        total = total if found is None else found
+        if found is None:
+            continue
+        sizes = handle.group_rows.tolist()
+        before = total
+        if before is None:
+            before = {group: RowSelection.of([(0, size)]) for group, size in enumerate(sizes) if size}
+        both = {
+            group: found.groups[group].intersect(rows)
+            for group, rows in before.items()
+            if group in found.groups
+        }
+        total = {group: rows for group, rows in sorted(both.items()) if rows}
+        metrics.count_dropped(
+            table,
+            row_groups=len(before) - len(total),
+            pages=found.pages_dropped,
+            rows=sum(rows.count for rows in before.values()) - sum(rows.count for rows in total.values()),
+        )
     return total
 
 
@@ -152,6 +184,9 @@ class IndexTableBuilder(abc.ABC):
     def __init__(self) -> None:
         self.uncovered: set[int] = set()
         """The ordinals of files of which the table says nothing."""
+
+    def limit_memory(self, run_bytes: int) -> None:
+        """Sort no more than so many bytes of rows in memory at once, where the kind sorts rows. Called before the first file."""
 
     @abc.abstractmethod
     def accepts(self, handle: FileHandle) -> bool:
@@ -230,23 +265,16 @@ class CatalogIndex(abc.ABC):
         """The columns that its table is sorted by, each "ascending"."""
 
     @abc.abstractmethod
-    def encoding(self, schema: pa.Schema) -> TableEncoding:
-        """Return how a table of that schema is written."""
+    def encoding(self, schema: pa.Schema, num_rows: int | None) -> TableEncoding:
+        """Return how a table is written, of so many rows; None where they come in parts, and nobody has counted them."""
 
     @abc.abstractmethod
-    def builder(self, *, run_bytes: int = RUN_BYTES) -> IndexTableBuilder:
-        """Begin the table of a segment, which sorts so many bytes of rows in memory at once."""
+    def builder(self) -> IndexTableBuilder:
+        """Begin the table of a segment."""
 
     @abc.abstractmethod
-    def ordinals(self, table: pa.Table) -> Int64s:
-        """Return the ordinal of the file that each row is about."""
-
-    @abc.abstractmethod
-    def with_ordinals(self, table: pa.Table, ordinals: Int64s) -> pa.Table:
-        """Return the rows about the files with these ordinals instead."""
-
     def renumbered(self, table: pa.Table, places: Int64s) -> pa.Table:
-        """Return the rows about files that count, in any order.
+        """Return what a table says about files that count, in any order.
 
         Parameters
         ----------
@@ -257,25 +285,16 @@ class CatalogIndex(abc.ABC):
         Raises
         ------
         IndexFormatError
-            The table has rows of files that the segment does not have.
+            The table speaks of files that the segment does not have.
         """
-        moved = places[check_ordinals(self.ordinals(table), len(places))]
-        return self.with_ordinals(table.filter(pa.array(moved >= 0)), moved[moved >= 0])
 
     def merged(self, tables: Sequence[pa.Table]) -> pa.Table:
         """Return one table of several of one schema, whose files are numbered alike; only where rows are not `rows_apart`."""
         raise NotImplementedError(f"rows of the kind {self.kind!r} are sorted into one table")
 
+    @abc.abstractmethod
     def by_file(self, table: pa.Table, num_files: int) -> Sequence[pa.Table]:
-        """Return the rows about each file, in one order whatever the segment; raises as `renumbered`."""
-        files = check_ordinals(self.ordinals(table), num_files)
-        by = np.argsort(files, kind="stable")
-        starts = np.searchsorted(files[by], np.arange(num_files + 1))
-        sorted_by_file = table.take(pa.array(by))
-        return [
-            sorted_by_file.slice(start, stop - start).combine_chunks()
-            for start, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
-        ]
+        """Return what a table says of each file, equal for equal files; raises as `renumbered`."""
 
     # -- asking ----------------------------------------------------------------------------------
 
@@ -289,6 +308,34 @@ class CatalogIndex(abc.ABC):
         stored : pyarrow.Schema
             Of the table.
         """
+
+
+class RowwiseIndex(CatalogIndex):
+    """An index each row of whose table is about one file."""
+
+    @abc.abstractmethod
+    def ordinals(self, table: pa.Table) -> Int64s:
+        """Return the ordinal of the file that each row is about."""
+
+    @abc.abstractmethod
+    def with_ordinals(self, table: pa.Table, ordinals: Int64s) -> pa.Table:
+        """Return the rows about the files with these ordinals instead."""
+
+    def renumbered(self, table: pa.Table, places: Int64s) -> pa.Table:
+        """See `CatalogIndex.renumbered`."""
+        moved = places[check_ordinals(self.ordinals(table), len(places))]
+        return self.with_ordinals(table.filter(pa.array(moved >= 0)), moved[moved >= 0])
+
+    def by_file(self, table: pa.Table, num_files: int) -> Sequence[pa.Table]:
+        """See `CatalogIndex.by_file`."""
+        files = check_ordinals(self.ordinals(table), num_files)
+        by = np.argsort(files, kind="stable")
+        starts = np.searchsorted(files[by], np.arange(num_files + 1))
+        sorted_by_file = table.take(pa.array(by))
+        return [
+            sorted_by_file.slice(start, stop - start).combine_chunks()
+            for start, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
+        ]
 
 
 def check_ordinals(ordinals: Int64s, num_files: int) -> Int64s:

@@ -5,12 +5,11 @@ describes it with `describe_shares` and writes a segment that nothing names yet.
 index, by one replacement of its head. A share that is lost, or described twice, does no harm: what it has written is of no
 meaning until a commit names it, and is removed by `vacuum_index` later.
 
-The functions fit Spark: ``shares.mapInArrow(partial(describe_shares, storage_options=…), DESCRIBED_SCHEMA)``.
+The functions fit Spark: ``shares.mapInArrow(partial(describe_shares, index=…), schema)``.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ import pyarrow as pa
 from accel.catalog.building import SEGMENT_FILES, IndexReport
 from accel.catalog.describer import Described, FileDescriber
 from accel.catalog.head import CatalogHead
+from accel.catalog.homes import CatalogHome
 from accel.catalog.verbs import IndexCall, Indexes, Path
 from accel.metrics import Metrics
 from accel.options import Options
@@ -30,18 +30,19 @@ __all__ = ["DESCRIBED_SCHEMA", "SHARE_SCHEMA", "commit_shares", "describe_shares
 SHARE_SCHEMA = pa.schema(
     [
         pa.field("share", pa.int32()),
-        pa.field("index", pa.string()),
+        pa.field("shares", pa.int32()),
         pa.field("head", pa.binary()),
         pa.field("path", pa.list_(pa.string())),
         pa.field("size", pa.list_(pa.int64())),
         pa.field("etag", pa.list_(pa.string())),
     ]
 )
-"""The columns of shares, a row for each. `head` is that of an index without segments: it tells what to describe."""
+"""The columns of shares, a row for each: its number, and how many there are. `head` is that of an index without segments: it tells what to describe."""
 
 DESCRIBED_SCHEMA = pa.schema(
     [
         pa.field("share", pa.int32()),
+        pa.field("shares", pa.int32()),
         pa.field("segment", pa.binary()),
         pa.field("path", pa.list_(pa.string())),
         pa.field("etag", pa.list_(pa.string())),
@@ -93,19 +94,20 @@ def plan_shares(
     Examples
     --------
     >>> shares = plan_shares("s3://bucket/events/", shares=64)
-    >>> described = pa.Table.from_batches(describe_shares(shares.to_batches()))
+    >>> described = pa.Table.from_batches(describe_shares(shares.to_batches(), index="s3://bucket/events/_accel/"))
     >>> report = commit_shares("s3://bucket/events/_accel/", described)
     """
     if shares < 1:
         raise ValueError(f"shares is a number of 1 or more, not {shares!r}")
-    work = IndexCall(store, storage_options, options)
-    del store, storage_options
-    return io_loop.run(_plan(work, source, shares, to, columns, indexes))
+    planning = _plan(IndexCall(store, storage_options, options), source, shares, to, columns, indexes)
+    del to, store, storage_options  # so that no traceback shows what they hold
+    return io_loop.run(planning)
 
 
 def describe_shares(
     batches: Iterable[pa.RecordBatch],
     *,
+    index: Path,
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
     options: Options | None = None,
@@ -118,6 +120,8 @@ def describe_shares(
     ----------
     batches : iterable of pyarrow.RecordBatch
         Rows of `SHARE_SCHEMA`.
+    index : str or PathLike
+        The directory of the index.
     store, storage_options, options
         As for `accel.build_index`.
 
@@ -135,13 +139,14 @@ def describe_shares(
 
     Examples
     --------
-    >>> described = pa.Table.from_batches(describe_shares(shares.to_batches()))
+    >>> described = pa.Table.from_batches(describe_shares(shares.to_batches(), index="s3://bucket/events/_accel/"))
     """
     work = IndexCall(store, storage_options, options)
-    del store, storage_options
+    home = work.home(index)
+    del index, store, storage_options  # so that no traceback shows what they hold
     for batch in batches:
         for row in batch.to_pylist():
-            yield io_loop.run(_describe(work, row))
+            yield io_loop.run(_describe(work, home, row))
 
 
 def commit_shares(
@@ -159,7 +164,8 @@ def commit_shares(
     index : str or PathLike
         The directory of the index.
     described : pyarrow.Table or iterable of pyarrow.RecordBatch
-        Rows of `DESCRIBED_SCHEMA`, of all shares or of some.
+        Rows of `DESCRIBED_SCHEMA`, of all shares or of some. An index of which some shares have never been committed may be
+        used, but not with `listing="index"`, until a refresh does the rest.
     store, storage_options, options
         As for `accel.build_index`.
 
@@ -181,11 +187,13 @@ def commit_shares(
     --------
     >>> report = commit_shares("s3://bucket/events/_accel/", described)
     """
-    work = IndexCall(store, storage_options, options)
-    del store, storage_options
+    builder = IndexCall(store, storage_options, options).builder(index)
+    del index, store, storage_options  # so that no traceback shows what they hold
     batches = described.to_batches() if isinstance(described, pa.Table) else described
-    found = [_described(row) for batch in batches for row in batch.to_pylist()]
-    return io_loop.run(work.builder(index).commit(found))
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    all_shares = rows[0]["shares"] if rows else -1
+    completes = {row["share"] for row in rows} == set(range(all_shares))
+    return io_loop.run(builder.commit([_described(row) for row in rows], completes=completes))
 
 
 async def _plan(
@@ -196,8 +204,9 @@ async def _plan(
     columns: Sequence[str] | None,
     indexes: Indexes | None,
 ) -> pa.Table:
-    index, head = work.head_for(source, to, columns, indexes)
-    planned = await work.builder(index).plan(make=head)
+    builder, head = work.builder_for(source, to, columns, indexes)
+    del to
+    planned = await builder.plan(make=head)
     size = min(SEGMENT_FILES, max(1, -(-len(planned.new) // shares)))
     asked = planned.snapshot.head
     blank = CatalogHead(base=asked.base, columns=asked.columns, indexes=asked.indexes).encode()
@@ -209,13 +218,17 @@ async def _plan(
             "size": [file.size for _, file in some],
             "etag": [file.etag for _, file in some],
         }
-        rows.append({"share": len(rows), "index": os.fspath(index), "head": blank, **files})
+        rows.append({"share": len(rows), "head": blank, **files})
+    for row in rows:
+        row["shares"] = len(rows)
+    if not rows and not asked.complete:
+        await builder.commit([], completes=True)
     return pa.Table.from_pylist(rows, SHARE_SCHEMA)
 
 
-async def _describe(work: IndexCall, row: Mapping[str, Any]) -> pa.RecordBatch:
+async def _describe(work: IndexCall, home: CatalogHome, row: Mapping[str, Any]) -> pa.RecordBatch:
     metrics = Metrics()
-    home, head = work.home(row["index"]), CatalogHead.decode(row["head"])
+    head = CatalogHead.decode(row["head"])
     root, base = home.base(head)
     above = home.base_url(head).rstrip("/")
     files = [
@@ -229,6 +242,7 @@ async def _describe(work: IndexCall, row: Mapping[str, Any]) -> pa.RecordBatch:
         named = CatalogHead(base=head.base, segments=(found.segment,)).encode()
     described = {
         "share": row["share"],
+        "shares": row["shares"],
         "segment": named,
         "path": list(found.listed),
         "etag": [etag for _, etag in found.listed.values()],

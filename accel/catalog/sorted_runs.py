@@ -12,14 +12,17 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 import pyarrow as pa
 
 from accel import kernels
-from accel.arrays import bools, mask, whole
+from accel.arrays import bools, mask, validity, whole
 from accel.options import MIB
+
+if TYPE_CHECKING:
+    from accel.arrays import Bools
 
 __all__ = ["RUN_BYTES", "SortedRuns"]
 
@@ -43,7 +46,7 @@ class SortedRuns:
     def __init__(self, columns: Sequence[str], *, run_bytes: int = RUN_BYTES) -> None:
         self._columns = tuple(columns)
         self._order = [(name, "ascending") for name in columns]
-        self._run_bytes = run_bytes
+        self.run_bytes = run_bytes
         self._waiting: list[pa.Table] = []
         self._bytes = 0
         self._runs: list[Path] = []
@@ -71,7 +74,7 @@ class SortedRuns:
         # What is sorted in small parts is merged in half the time that the whole takes to be sorted.
         self._waiting.append(rows.sort_by(self._order))
         self._bytes += rows.nbytes
-        if self._bytes > self._run_bytes:
+        if self._bytes > self.run_bytes:
             self._spill()
 
     def reader(self) -> pa.RecordBatchReader | None:
@@ -125,7 +128,7 @@ class SortedRuns:
     def _block_rows(self, table: pa.Table) -> int:
         """Rows of a block, so that a block of each of many runs fits into memory."""
         row = max(1, table.nbytes // max(1, len(table)))
-        return int(max(_LEAST_BLOCK_ROWS, min(_BLOCK_ROWS, self._run_bytes // 64 // row)))
+        return int(max(_LEAST_BLOCK_ROWS, min(_BLOCK_ROWS, self.run_bytes // 64 // row)))
 
 
 class _Run:
@@ -154,8 +157,8 @@ class _Run:
         equal = np.ones(len(self.rows), bool)
         for name in self._columns:
             mine, limit = self.rows.column(name), last.column(name)[0]
-            before |= equal & mask(_less(mine, limit))
-            equal &= mask(_equal(mine, limit))
+            before |= equal & _less(mine, limit)
+            equal &= _equal(mine, limit)
         count = int(np.count_nonzero(before | equal))
         taken, self.rows = self.rows.slice(0, count), self.rows.slice(count)
         return taken
@@ -169,21 +172,25 @@ def _distinct(table: pa.Table) -> pa.Table:
     differs[0] = True
     for column in table.columns:
         array = whole(column)
-        differs[1:] |= ~mask(_equal(array[1:], array[:-1]))
+        differs[1:] |= ~_equal(array[1:], array[:-1])
     return table if bool(differs.all()) else table.filter(bools(differs))
 
 
-# Arrow sorts NaN after all numbers, and all NaN alike.
+# Arrow sorts null after all values, and NaN after all numbers; all of either are alike.
 
 
-def _less(values: pa.Array, limit: pa.Scalar) -> pa.Array:
+def _less(values: pa.Array, limit: pa.Scalar) -> Bools:
+    if not limit.is_valid:
+        return validity(values)
     if pa.types.is_floating(values.type) and bool(np.isnan(limit.as_py())):
-        return kernels.invert(kernels.is_nan(values))
-    return kernels.less(values, limit)
+        return mask(kernels.invert(kernels.is_nan(values)))
+    return mask(kernels.less(values, limit))
 
 
-def _equal(values: pa.Array, others: pa.Array | pa.Scalar) -> pa.Array:
+def _equal(values: pa.Array, others: pa.Array | pa.Scalar) -> Bools:
     found = kernels.equal(values, others)
     if pa.types.is_floating(values.type):
-        return kernels.or_(found, kernels.and_(kernels.is_nan(values), kernels.is_nan(others)))
-    return found
+        found = kernels.or_(found, kernels.and_(kernels.is_nan(values), kernels.is_nan(others)))
+    if isinstance(others, pa.Scalar):
+        return mask(found) if others.is_valid else ~validity(values)
+    return mask(found) | (~validity(values) & ~validity(others))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import os
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -14,7 +15,7 @@ import pyarrow as pa
 from accel.catalog.objects import directory_at
 from accel.catalog.pruning import CatalogPruner, FilePlace
 from accel.catalog.segments import CatalogSnapshot, SegmentReader, SegmentTables
-from accel.errors import ObjectNotFoundError, StoreError
+from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.planning.file_entry import FileBlock, FileEntry
 from accel.scanning.file_source import FileSource, SourceRequest
@@ -24,6 +25,7 @@ from accel.store.tasks import Group
 from accel.tables.path_source import discover
 
 if TYPE_CHECKING:
+    from accel.catalog.learning import IndexLearner
     from accel.scanning.spec import ScanSpec
 
 __all__ = ["PAGE_FILES", "CatalogSource", "Listing"]
@@ -58,6 +60,8 @@ class CatalogSource(FileSource):
         The caller gave a store.
     page_files : int
         Files of the catalog that are in memory at a time, where it lists the files.
+    learner : IndexLearner, optional
+        Is shown the files that the scan has opened and that the catalog lacks.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class CatalogSource(FileSource):
         listing: Listing,
         in_store: bool,
         page_files: int = PAGE_FILES,
+        learner: IndexLearner | None = None,
     ) -> None:
         self._page_files = page_files
         self._files = files
@@ -76,12 +81,19 @@ class CatalogSource(FileSource):
         self._spec = spec
         self._listing = listing
         self._in_store = in_store
+        self._learner = learner
 
     async def blocks(self, request: SourceRequest) -> AsyncIterator[FileBlock]:
         """See `FileSource.blocks`: one block, or where the catalog lists more than `page_files` files, one for each page."""
         pruner, reader = self._pruner, self._pruner.reader(request)
         if self._listing is Listing.INDEX:
             snapshot, trips = await pruner.home.load(pruner.cache, request.reader.metrics)
+            if not snapshot.head.complete:
+                raise AccelError(
+                    "the index does not list all files yet",
+                    path=str(pruner.home),
+                    hint="refresh it, or let the store list the files",
+                )
             if self._covers_all(snapshot):
                 async for block in self._pages(snapshot, trips, request):
                     yield block
@@ -110,7 +122,20 @@ class CatalogSource(FileSource):
             more = max(0, trips - block.round_trips)
             block = replace(block, round_trips=block.round_trips + more, catalog_trips=more)
             block = await pruner.prune(block, snapshot, reader, request)
+        elif not pruner.has_failed:
+            pruner.unknown = block.files
         yield block
+
+    def finish(self, request: SourceRequest) -> None:
+        """See `FileSource.finish`: the catalog learns what the scan has opened."""
+        unknown, self._pruner.unknown = self._pruner.unknown, ()
+        if self._learner is None or not unknown:
+            return
+        now, reader = time.monotonic(), request.reader
+        met = ((file, reader.at_hand(file, now)) for file in unknown)
+        self._learner.meet(
+            [(file, handle) for file, handle in met if handle is not None], request.reader.metrics
+        )
 
     def hint_for(self, column: str, url: str) -> str | None:
         """See `FileSource.hint_for`."""
@@ -173,15 +198,16 @@ class CatalogSource(FileSource):
         pruner, metrics = self._pruner, request.reader.metrics
         first_place, opened = first
         verdicts = await pruner.verdicts(opened, _NO_COLUMNS, page, reader, request)
-        places, covered = [], 0
+        places: list[FilePlace] = []
+        dropped: list[FilePlace] = []
         for tables in page.tables:
             live = tables.live()
-            covered += int(live.sum())
             left = live if verdicts is None else live & verdicts[tables.segment.id].may_match
             if tables is first_place.tables:
                 left[first_place.ordinal] = True
             places += [FilePlace(tables, at) for at in np.flatnonzero(left).tolist()]
-        pruner.count(covered, covered - len(places), metrics)
+            dropped += [FilePlace(tables, at) for at in np.flatnonzero(live & ~left).tolist()]
+        pruner.count(len(places) + len(dropped), dropped, verdicts, metrics)
         if not places:
             return None
         entries = self._entries(places, snapshot)

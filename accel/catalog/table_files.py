@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,15 +72,8 @@ def write_table_file(name: str, rows: Rows, path: Path) -> int:
     index = index_of_table(name)
     if index is None:
         raise ValueError(f"there is no table {name!r}")
-    how = index.encoding(rows.schema)
-    return _write(
-        rows,
-        path,
-        page_rows=how.page_rows,
-        level=_INDEX_LEVEL,
-        use_dictionary=how.use_dictionary,
-        column_encoding=how.column_encoding,
-    )
+    how = index.encoding(rows.schema, rows.num_rows if isinstance(rows, pa.Table) else None)
+    return _write(rows, path, level=_INDEX_LEVEL, **dataclasses.asdict(how))
 
 
 def _write(rows: Rows, path: Path, *, page_rows: int, level: int = _LEVEL, **encoding: Any) -> int:

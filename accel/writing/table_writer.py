@@ -457,7 +457,7 @@ def parquet_writer(
     """Return pyarrow's writer with the layout of `write_table`, for rows that come in parts and are as they are stored."""
     import pyarrow.parquet as pq
 
-    return pq.ParquetWriter(sink, schema, **_layout(page_rows), **pyarrow_options)
+    return pq.ParquetWriter(sink, schema, **{**_layout(page_rows), **pyarrow_options})
 
 
 def _layout(page_rows: int) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def build(store: DictStore, *, head_bytes: int, memory: int = 64 << 20, **given:
     options = Options(memory_limit=memory)
     connector = Connector(storage_options=None, store=store, options=options)
     location = directory_at(INDEX, in_store=True)
-    home = ObjectHome(connector.client(location), location, head_bytes=head_bytes)
+    home = ObjectHome(connector.client(location), location, in_store=True, head_bytes=head_bytes)
     head = CatalogHead(base=directory_at("d/", in_store=True).url, **given)
     return io_loop.run(CatalogBuilder(home, connector.client, options=options).refresh(make=head))
 
@@ -149,7 +149,7 @@ def several(files: DictStore) -> DictStore:
     """An index of seven segments, one of which lies between the files of another."""
     store = DictStore({path: data for path, data in files.objects.items() if path != name(11)})
     shares = plan_shares("d/", to=INDEX, shares=6, indexes={"id": "keys"}, store=store)
-    commit_shares(INDEX, describe_shares(shares.to_batches(), store=store), store=store)
+    commit_shares(INDEX, describe_shares(shares.to_batches(), index=INDEX, store=store), store=store)
     store.put(name(11), files.objects[name(11)])
     accel.refresh_index(INDEX, store=store)
     return store

@@ -41,7 +41,9 @@ def store() -> DictStore:
 def described(shares: pa.Table, store: DictStore, **given: Any) -> list[pa.RecordBatch]:
     """Each share as if by a process of its own, to which it travels as bytes."""
     batches = pickle.loads(pickle.dumps(shares.to_batches(max_chunksize=1)))
-    return [found for batch in batches for found in describe_shares([batch], store=store, **given)]
+    return [
+        found for batch in batches for found in describe_shares([batch], index=INDEX, store=store, **given)
+    ]
 
 
 def rows(store: DictStore, where: str, **given: Any) -> list[dict[str, Any]]:
@@ -85,7 +87,7 @@ def test_workers_read_no_head_and_write_none(store: DictStore) -> None:
     written: list[str] = []
     recorded = Recorded(store)
     (first, _) = planned.to_batches(max_chunksize=1)
-    (row,) = pa.Table.from_batches(describe_shares([first], store=recorded)).to_pylist()
+    (row,) = pa.Table.from_batches(describe_shares([first], index=INDEX, store=recorded)).to_pylist()
     assert len(row["path"]) == FILES // 2
     asked = {call.path for call in recorded.calls}
     assert {path for path in asked if path.startswith("d/part")} == {name(at) for at in range(FILES // 2)}
