@@ -194,7 +194,7 @@ class CatalogPruner:
             (first,) = await self._with_metadata([(first, places[0])], reader)
         verdicts = await self.verdicts(first, block.partition_schema, snapshot, reader, request)
         left: list[tuple[FileEntry, FilePlace | None]] = []
-        dropped: list[FilePlace] = []
+        dropped: dict[str, list[int]] = {}
         for at, file in enumerate(block.files[1:], 1):
             place = places.get(at)
             if (
@@ -204,7 +204,7 @@ class CatalogPruner:
             ):
                 left.append((file, place))
             else:
-                dropped.append(place)
+                dropped.setdefault(place.tables.segment.id, []).append(place.ordinal)
         files = await self.enrich([(first, places.get(0)), *left], verdicts, reader, request)
         self.count(len(places), dropped, verdicts, metrics)
         return self.finish(block, files, snapshot, reader)
@@ -212,17 +212,15 @@ class CatalogPruner:
     def count(
         self,
         covered: int,
-        dropped: Sequence[FilePlace],
+        dropped: Mapping[str, Sequence[int] | Int64s],
         verdicts: Mapping[str, Verdict] | None,
         metrics: Metrics,
     ) -> None:
-        """Count files that the catalog covers, and those of them that it rules out."""
-        metrics.catalog.add(total=covered, kept=covered - len(dropped))
-        metrics.files.add(total=len(dropped), kept=0)
-        places: dict[str, list[int]] = {}
-        for place in dropped:
-            places.setdefault(place.tables.segment.id, []).append(place.ordinal)
-        for segment, ordinals in places.items():
+        """Count files that the catalog covers, and those of them that it rules out: their ordinals by segment."""
+        total = sum(map(len, dropped.values()))
+        metrics.catalog.add(total=covered, kept=covered - total)
+        metrics.files.add(total=total, kept=0)
+        for segment, ordinals in dropped.items():
             verdict = (verdicts or {})[segment]
             numbers, counts = np.unique(verdict.dropped_by[ordinals], return_counts=True)
             for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):

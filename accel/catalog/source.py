@@ -25,6 +25,7 @@ from accel.store.tasks import Group
 from accel.tables.path_source import discover
 
 if TYPE_CHECKING:
+    from accel.arrays import Int64s
     from accel.catalog.learning import IndexLearner
     from accel.scanning.spec import ScanSpec
 
@@ -199,15 +200,19 @@ class CatalogSource(FileSource):
         first_place, opened = first
         verdicts = await pruner.verdicts(opened, _NO_COLUMNS, page, reader, request)
         places: list[FilePlace] = []
-        dropped: list[FilePlace] = []
+        dropped: dict[str, Int64s] = {}
+        covered = 0
         for tables in page.tables:
             live = tables.live()
             left = live if verdicts is None else live & verdicts[tables.segment.id].may_match
             if tables is first_place.tables:
                 left[first_place.ordinal] = True
             places += [FilePlace(tables, at) for at in np.flatnonzero(left).tolist()]
-            dropped += [FilePlace(tables, at) for at in np.flatnonzero(live & ~left).tolist()]
-        pruner.count(len(places) + len(dropped), dropped, verdicts, metrics)
+            covered += int(live.sum())
+            gone = np.flatnonzero(live & ~left)
+            if len(gone):
+                dropped[tables.segment.id] = gone
+        pruner.count(covered, dropped, verdicts, metrics)
         if not places:
             return None
         entries = self._entries(places, snapshot)
