@@ -18,6 +18,7 @@ from bench.network import Network, slow_network
 NETWORK_CASES: dict[str, Callable[[Network, bool], list[Figure]]] = {
     "files": catalog_network.real_files,
     "keys": catalog_network.keys,
+    "texts": catalog_network.texts,
     "build": catalog_network.building,
 }
 LOCAL_CASES: dict[str, Callable[[bool], list[Figure]]] = {"many": catalog_generated.many_files}

@@ -24,11 +24,12 @@ from bench.peers.child import Child
 from bench.peers.protocol import PeerError, Unsupported
 from bench.queries import Query
 
-__all__ = ["building", "keys", "real_files", "upload_folder"]
+__all__ = ["building", "keys", "real_files", "texts", "upload_folder"]
 
 _SAMPLES = 3
 _AT_ONCE = 16
 _WARM = 20
+_RARE = "xylophonist"
 
 
 def upload_folder(network: Network, folder: Path, name: str) -> str:
@@ -183,11 +184,17 @@ def keys(network: Network, quick: bool) -> list[Figure]:
 
 def build_keys(options: dict[str, str], folder: str) -> dict[str, float]:
     """Build in this process, without a slow network."""
+    return _timed_build(options, folder, {"id": "keys"})
+
+
+def _timed_build(
+    options: dict[str, str], folder: str, indexes: dict[str | tuple[str, ...], str | Sequence[str]]
+) -> dict[str, float]:
     begun, used = time.perf_counter(), time.process_time()
     report = accel.build_index(
         f"s3://{BUCKET}/{folder}",
         to=f"s3://{BUCKET}/{INDEX}/{folder}",
-        indexes={"id": "keys"},
+        indexes=indexes,
         storage_options=options,
     )
     return {
@@ -226,6 +233,79 @@ def look_up(options: dict[str, str], folder: str, keys: int) -> dict[str, dict[s
         state: dict(zip(("trips", "KB", "ms"), (max(c[0] for c in found), *(statistics.median(c[at] for c in found) for at in (1, 2))), strict=True))
         for state, found in (("cold", cold), ("warm", warm))
     }  # fmt: skip
+
+
+# -- texts -----------------------------------------------------------------------------------------
+
+
+def _text_files(files: int, rows: int) -> Path:
+    """Files of texts of ten words out of a thousand; one row of one file has a word that no other has."""
+
+    def make(folder: Path) -> None:
+        folder.mkdir()
+        rng = np.random.default_rng(6)
+        letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+        words = ["".join(rng.choice(letters, rng.integers(3, 10))) for _ in range(1_000)]
+        for number in range(files):
+            picked = rng.integers(0, len(words), (rows, 10)).tolist()
+            texts = [" ".join(words[word] for word in row) for row in picked]
+            if number == files // 3:
+                texts[rows // 2] += f" {_RARE} "
+            accel.write_table(
+                pa.table({"id": np.arange(rows) + number * rows, "text": texts}),
+                folder / f"part-{number:05d}.parquet",
+                page_rows=500,
+                use_dictionary=False,
+            )
+
+    return made(f"texts-{files}-{rows}", make)
+
+
+def texts(network: Network, quick: bool) -> list[Figure]:
+    """LIKE '%…%' over many files."""
+    files, rows = (100, 1_000) if quick else (1_000, 5_000)
+    path = _text_files(files, rows)
+    folder = upload_folder(network, path, f"texts-{files}")
+    data = sum(each.stat().st_size for each in path.iterdir())
+    made_by = in_new_process(build_texts, network.storage_options, folder)
+    found = in_new_process(search, network.endpoint.storage_options(), folder)
+    case = f"LIKE over {files:,} files, {data / 1e6:,.0f} MB"
+    return [
+        Figure(case=case, what="building: seconds", value=made_by["seconds"], unit="s"),
+        Figure(case=case, what="building: peak memory", value=made_by["peak"] / 1e6, unit="MB"),
+        Figure(case=case, what="index over data", value=100 * made_by["nbytes"] / data, unit="%"),
+        Figure(case=case, what="cold: trips", value=found["trips"], unit="", target=3),
+        Figure(case=case, what="cold: bytes over those of the files", value=found["bytes"] / data, unit="x", target=1 / 50),
+        Figure(case=case, what="cold", value=found["ms"], unit="ms"),
+    ]  # fmt: skip
+
+
+def build_texts(options: dict[str, str], folder: str) -> dict[str, float]:
+    """Build in this process, without a slow network."""
+    return _timed_build(options, folder, {"text": "ngram"})
+
+
+def search(options: dict[str, str], folder: str) -> dict[str, float]:
+    """Search in this process, with a new cache each time: the medians."""
+
+    def one() -> tuple[int, int, float]:
+        begun = time.perf_counter()
+        scan = accel.scan(
+            f"s3://{BUCKET}/{folder}",
+            f"text LIKE '%{_RARE}%'",
+            index=f"s3://{BUCKET}/{INDEX}/{folder}",
+            listing="index",
+            storage_options=options,
+            cache=accel.Cache(),
+        )
+        if scan.to_table().num_rows != 1:
+            raise AssertionError("the text was not found")
+        return scan.metrics.round_trips, scan.metrics.bytes, 1e3 * (time.perf_counter() - begun)
+
+    one()  # imports and connections
+    found = [one() for _ in range(5)]
+    trips, size, seconds = (statistics.median(column) for column in zip(*found, strict=True))
+    return {"trips": trips, "bytes": size, "ms": seconds}
 
 
 # -- e: building ---------------------------------------------------------------------------------------
@@ -270,7 +350,12 @@ def read_bare(options: dict[str, str], names: Sequence[str]) -> float:
 
 
 def build_all(options: dict[str, str], folder: str) -> dict[str, float]:
-    """Build in this process."""
+    """Build in this process, which has imported what that takes: so have the bare requests."""
+    import pyarrow.parquet  # noqa: F401
+
+    import accel.catalog.building
+    import accel.writing.table_writer
+
     begun = time.perf_counter()
     report = accel.build_index(
         f"s3://{BUCKET}/{folder}", to=f"s3://{BUCKET}/{INDEX}/{folder}", storage_options=options
