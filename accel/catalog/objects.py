@@ -23,7 +23,7 @@ from accel.catalog.head import HEAD_NAME, CatalogHead, Segment, SegmentObject
 from accel.catalog.object_tables import ObjectTables
 from accel.catalog.segments import CatalogSnapshot, SegmentReader
 from accel.catalog.table_files import Rows, tail_of_file, without_page_index, write_table_file
-from accel.errors import IndexFormatError, ObjectChangedError, StoreError
+from accel.errors import IndexFormatError, ObjectChangedError, ParquetFormatError, StoreError
 from accel.metrics import Metrics
 from accel.options import MIB, Options
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
@@ -188,6 +188,8 @@ class ObjectHome:
                 pin = ObjectId(self._head, size, payload.etag)
                 stash = await self._client.read(self._head, [rest], pin=pin, metrics=counts)
                 data, trips = bytes(stash[rest.key]) + data, 2
+        except ParquetFormatError as error:
+            raise IndexFormatError("the head of the catalog is empty", path=str(self)) from error
         finally:
             metrics.absorb(counts)
         try:
