@@ -55,7 +55,7 @@ _BLOCK: Final = 256
 _MOST_INDEX_BYTES: Final = MIB
 _ATTEMPTS: Final = 50
 """Commits that may come between before a change is given up."""
-_MOST_SEGMENTS: Final = 16
+MOST_SEGMENTS: Final = 16
 """A refresh that leaves more of them compacts them."""
 _STAMP = re.compile(r"-(\d{8}T\d{6}Z)-")
 
@@ -99,6 +99,8 @@ class _Change:
     """The files of `added`, by path: ordinal and etag."""
     dropped: Mapping[str, str] = field(default_factory=dict)
     """The etags of versions that are gone, by path."""
+    completes: bool = False
+    """Whether the catalog lists all files afterwards."""
 
 
 class CatalogBuilder:
@@ -165,12 +167,15 @@ class CatalogBuilder:
             done += len(paths)
             skipped |= failed
             if change is not None:
-                snapshot = await self._commit(change, snapshot)
+                completes = start + _SEGMENT_FILES >= len(new)
+                snapshot = await self._commit(replace(change, completes=completes), snapshot)
         # The commit of a new version drops the old one, so that the file is listed all the time.
         lost = {path: etag for path, etag in replaced.items() if path in skipped}
         if lost:
             snapshot = await self._commit(_Change(dropped=lost), snapshot)
-        if len(snapshot.head.segments) > _MOST_SEGMENTS:
+        if not snapshot.head.complete:
+            snapshot = await self._commit(_Change(completes=True), snapshot)
+        if len(snapshot.head.segments) > MOST_SEGMENTS:
             snapshot = await self._merge(snapshot)
         return self._report(
             snapshot,
@@ -506,7 +511,12 @@ class CatalogBuilder:
         if change.added is not None:
             segments.append(replace(change.added, dropped=frozenset(own_dropped)))
         live = tuple(segment for segment in segments if segment.num_live)
-        head = replace(head, segments=live, generation=head.generation + 1)
+        head = replace(
+            head,
+            segments=live,
+            generation=head.generation + 1,
+            complete=head.complete or change.completes,
+        )
         return _retire(head, snapshot.head, also=change.added)
 
     async def _merge(self, snapshot: CatalogSnapshot) -> CatalogSnapshot:

@@ -102,12 +102,21 @@ class CatalogPruner:
     spec : ScanSpec
         What the scan is asked for.
     cache : Cache or None
+    may_lack : bool
+        Whether there need not be a catalog.
     """
 
-    def __init__(self, home: CatalogHome, spec: ScanSpec, *, cache: Cache | None) -> None:
+    def __init__(
+        self, home: CatalogHome, spec: ScanSpec, *, cache: Cache | None, may_lack: bool = False
+    ) -> None:
         self.home = home
         self._spec = spec
         self.cache = cache
+        self._may_lack = may_lack
+        self.unknown: Sequence[FileEntry] = ()
+        """The files of the block that was pruned last that the catalog does not know in their current version."""
+        self.has_failed = False
+        """Whether there is a catalog that cannot be used."""
 
     def reader(self, request: SourceRequest) -> SegmentReader:
         """Return what reads the tables of the catalog for a run."""
@@ -135,9 +144,13 @@ class CatalogPruner:
             Scans are strict.
         """
         self.home.forget(self.cache)
+        missing = isinstance(error, ObjectNotFoundError)
+        if missing and self._may_lack:
+            return
+        self.has_failed = True
+        self.unknown = ()
         if self._spec.options.strict:
             raise error
-        missing = isinstance(error, ObjectNotFoundError)
         text = (
             f"there is no index at {self.home}"
             if missing
@@ -175,6 +188,7 @@ class CatalogPruner:
         await reader.load_first(snapshot, self.likely_columns())
         places = await self._match(block, snapshot, reader)
         metrics.add("catalog_stale", len(block.files) - len(places))
+        self.unknown = [file for at, file in enumerate(block.files) if at not in places]
         first = block.files[0]
         if 0 in places:
             (first,) = await self._with_metadata([(first, places[0])], reader)
@@ -191,8 +205,8 @@ class CatalogPruner:
                 left.append((file, place))
             else:
                 dropped.append(place)
-        self.count(len(places), dropped, verdicts, metrics)
         files = await self.enrich([(first, places.get(0)), *left], verdicts, reader, request)
+        self.count(len(places), dropped, verdicts, metrics)
         return self.finish(block, files, snapshot, reader)
 
     def count(

@@ -192,6 +192,8 @@ class Explain:
     """Rows that match for certain before they are read: by statistics, or by an earlier scan."""
     rows_from_metadata: int = 0
     """Rows that an aggregate counts without reading them."""
+    distinct_units: Mapping[str, int] = field(default_factory=dict)
+    """Files, row groups and pages whose distinct values come from metadata, by where they come from, and those to read."""
     levels: tuple[RequestLevel, ...]
     """The steps in their order: "listing", "catalog" where there is one, "metadata", "indexes", "data"."""
     notes: tuple[str, ...] = ()
@@ -237,6 +239,9 @@ class Explain:
             lines.append(f"  {'':<11}{self.rows_sure:>14,} rows proved to match without being read")
         if self.rows_from_metadata:
             lines.append(f"  {'':<11}{self.rows_from_metadata:>14,} rows answered from metadata")
+        if self.distinct_units:
+            shown = ", ".join(f"{number:,} {unit}" for unit, number in self.distinct_units.items())
+            lines.append(f"distinct   {shown}")
         lines.append(f"requests   {'count':>7} {'trips':>6} {'bytes':>14}")
         for level in self.levels:
             kind = "" if level.measured else "  (predicted)"
