@@ -63,8 +63,9 @@ def build_index(
     columns : sequence of str, optional
         The columns, or dotted paths into structs, that have bounds; None for all. An index that exists keeps its own.
     indexes : mapping, optional
-        Kinds of index by column: "keys" tells for each value of the column which rows may hold it. It is for columns of many
-        values in no order, and answers `=` and `IN`. All values of the column are read for it.
+        Kinds of index, a name or a list of them, by column: "keys" and "ngram" tell which pages may hold a value, or a part
+        of a text; "distinct", "bloom" and "zonemap" tell of each file which values it has. "keys" may be of several columns,
+        given as a tuple; "zonemap" of an expression, as in "lower(name)". All values of these columns are read.
     progress : callable, optional
         Called with the number of files done and the number of files to do.
     store : obstore store or RangeStore, optional
@@ -85,11 +86,15 @@ def build_index(
         A store failed, or cannot be written to; the source holds no file (ObjectNotFoundError).
     IndexFormatError
         The index that is there is damaged.
+    ValueError
+        There is no such kind of index, or it is not of such columns.
 
     Examples
     --------
     >>> report = accel.build_index("s3://bucket/flights/")  # doctest: +SKIP
     >>> accel.scan("s3://bucket/flights/", "carrier = 'HA'", index="s3://bucket/flights/_accel/")  # doctest: +SKIP
+    >>> kinds = {"tailnum": ["keys", "ngram"], ("carrier", "flight"): "keys"}
+    >>> accel.build_index("s3://bucket/flights/", to="s3://bucket/index/", indexes=kinds)  # doctest: +SKIP
     """
     call = IndexCall(store, storage_options, options, progress).build(source, to, columns, indexes)
     del to, store, storage_options  # so that no traceback shows what they hold
