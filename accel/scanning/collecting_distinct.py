@@ -13,9 +13,16 @@ import pyarrow as pa
 from accel.decode.pool import DecodePool
 from accel.errors import SchemaMismatchError
 from accel.planning.aggregates import Aggregates
-from accel.planning.distinct_answers import DistinctAnswer, answer_distinct, narrow_distinct, one_measure
+from accel.planning.distinct_answers import (
+    DistinctAnswer,
+    DistinctWay,
+    answer_distinct,
+    narrow_distinct,
+    one_measure,
+)
 from accel.planning.distinct_values import DistinctSet, distinct_measure
-from accel.planning.file_entry import FileEntry
+from accel.planning.fact_answers import distinct_of_range, matching_facts
+from accel.planning.file_entry import FileEntry, FileFacts
 from accel.planning.file_planner import FilePlan
 from accel.planning.handle import FileHandle
 from accel.planning.query import Question
@@ -85,6 +92,35 @@ class DistinctCollection:
         left = plan.with_tasks(answer.tasks, handle)
         reader.metrics.add("rows_from_metadata", answer.rows)
         return left, trips
+
+    def fact_columns(self) -> tuple[str, ...] | None:
+        """See `FactAnswers.fact_columns`."""
+        return None if self._limited else (self._column,)
+
+    def facts_suffice(self, facts: FileFacts, paths: Mapping[str, tuple[str, ...]]) -> bool:
+        """See `FactAnswers.facts_suffice`."""
+        values = facts.bounds.get(paths.get(self._column, ()))
+        if values is None:
+            return False
+        kind = pa.null() if values.lower is None else values.lower.type
+        return distinct_of_range(kind, values, facts.num_rows or 0) is not None
+
+    def answer_facts(self, file: FileEntry, question: Question) -> int | None:
+        """See `MetadataAnswers.answer_facts`."""
+        facts, aggregates = matching_facts(file), self._aggregates
+        if self._limited or facts is None or facts.num_rows is None or aggregates is None:
+            return None
+        measure = aggregates.measures[0]
+        values = facts.bounds.get(measure.path)
+        if values is None or measure.path[0] in question.partition_names:
+            return None
+        found = distinct_of_range(measure.type, values, facts.num_rows)
+        if found is None:
+            return None
+        answer = DistinctAnswer(found, rows=facts.num_rows)
+        answer.count("files", DistinctWay.CATALOG)
+        self._answers[id(file)] = answer
+        return facts.num_rows
 
     def begin_again(self) -> None:
         """See `MetadataAnswers.begin_again`."""
