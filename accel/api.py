@@ -310,7 +310,7 @@ def plan(
         options=options,
     )._engine
     # Credentials must not stay in the variables of a frame that a traceback may show.
-    del source, store, storage_options
+    del source, index, store, storage_options
     return _one_plan([io_loop.run(part.plan(Metrics())) for part in engine.parts()])
 
 
@@ -370,7 +370,7 @@ async def plan_async(
         cache=cache,
         options=options,
     )._engine
-    del source, store, storage_options
+    del source, index, store, storage_options
     return _one_plan([await io_loop.bridge(part.plan(Metrics())) for part in engine.parts()])
 
 

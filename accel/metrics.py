@@ -47,6 +47,8 @@ Count: TypeAlias = Literal[
     "rows_from_metadata",
     "rows_out",
     "rows_recalled",
+    "shared_failures",
+    "shared_hits",
 ]
 """The counts that `Metrics.add` adds to; requests and their bytes are counted by `Metrics.count_request`."""
 
@@ -117,6 +119,10 @@ class Metrics:
     """Files whose metadata came from the cache."""
     metadata_misses: int = 0
     """Files whose metadata was read."""
+    shared_hits: int = 0
+    """Files of `metadata_hits` whose metadata came from the shared cache."""
+    shared_failures: int = 0
+    """Lookups that the shared cache did not answer in time, or with a damaged entry: the file itself was asked."""
     row_groups_remembered: int = 0
     """Row groups of which only the rows were read that an earlier scan had found to match the same predicate."""
     rows_recalled: int = 0

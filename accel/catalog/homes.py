@@ -123,7 +123,11 @@ class CatalogHome(Protocol):
 
 
 # Scheme of the URL -> module and attribute of what makes the home: it takes the arguments of `home_at`.
-_MAKERS: Final[Mapping[str, str]] = {}
+_MAKERS: Final[Mapping[str, str]] = {
+    "memory": "accel.catalog.key_value_homes:memory_home",
+    "redis": "accel.catalog.key_value_homes:redis_home",
+    "rediss": "accel.catalog.key_value_homes:redis_home",
+}
 _OBJECTS: Final = "accel.catalog.objects:ObjectHome.at"
 """Of a path, and of the URL of a store."""
 
@@ -139,8 +143,9 @@ def home_at(index: str | os.PathLike[str], connector: Connector, *, in_store: bo
     in_store : bool
         The caller gave a store: paths are relative to it.
     """
-    scheme = os.fspath(index).partition("://")[0].lower()
-    module, _, name = _MAKERS.get(scheme, _OBJECTS).partition(":")
+    scheme, colon, _ = os.fspath(index).partition("://")
+    maker = _MAKERS.get(scheme.lower(), _OBJECTS) if colon else _OBJECTS
+    module, _, name = maker.partition(":")
     make = import_module(module)
     for attribute in name.split("."):
         make = getattr(make, attribute)

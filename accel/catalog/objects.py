@@ -72,11 +72,14 @@ class ObjectHome:
     client : Client
     location : Location
         The directory of the catalog.
+    in_store : bool
+        The files are those of a store that the caller gave.
     """
 
-    def __init__(self, client: Client, location: Location) -> None:
+    def __init__(self, client: Client, location: Location, *, in_store: bool) -> None:
         self._client = client
         self.location = location
+        self.in_store = in_store
         path = location.path.strip("/")
         self._directory = f"{path}/" if path else ""
         self._head = self._directory + HEAD_NAME
@@ -86,7 +89,7 @@ class ObjectHome:
     def at(cls, index: str | os.PathLike[str], connector: Connector, *, in_store: bool) -> ObjectHome:
         """Return the home in the directory with that URL or path."""
         location = directory_at(index, in_store=in_store)
-        return cls(connector.client(location), location)
+        return cls(connector.client(location), location, in_store=in_store)
 
     def __str__(self) -> str:
         return str(self.location)
@@ -95,11 +98,6 @@ class ObjectHome:
     def key(self) -> CacheKey:
         """See `CatalogHome.key`."""
         return self._key
-
-    @property
-    def in_store(self) -> bool:
-        """See `CatalogHome.in_store`."""
-        return self.location.scheme == "store"
 
     def is_in(self, directory: Location) -> bool:
         """See `CatalogHome.is_in`."""

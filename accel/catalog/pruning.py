@@ -185,8 +185,8 @@ class CatalogPruner:
                 or verdicts[place.tables.segment.id].may_match[place.ordinal]
             ):
                 left.append((file, place))
-        self.count(len(places), len(block.files) - 1 - len(left), metrics)
         files = await self.enrich([(first, places.get(0)), *left], verdicts, reader, request)
+        self.count(len(places), len(block.files) - 1 - len(left), metrics)
         return self.finish(block, files, snapshot, reader)
 
     def count(self, covered: int, dropped: int, metrics: Metrics) -> None:

@@ -118,7 +118,7 @@ def read(
         result = spark_schema(planned.schema)
     except BaseException:
         # Credentials must not stay in the variables of a frame that a traceback may show.
-        del url, storage_options, store
+        del url, index, storage_options, store
         raise
     batches, shared = take_out(planned)
     tasks = _task_frame(spark, pa.Table.from_batches(batches), partitions)
