@@ -32,7 +32,7 @@ from accel.scanning.file_source import FactAnswers
 if TYPE_CHECKING:
     from accel.arrays import Bools
 
-__all__ = ["answering_facts", "column_names"]
+__all__ = ["answering_facts", "column_texts"]
 
 _EXACT: Final = frozenset(
     {Family.INTEGER, Family.FLOAT, Family.DATE, Family.TIME, Family.TIMESTAMP, Family.DURATION}
@@ -44,9 +44,8 @@ _MOST_INTEGER: Final = 1 << 63
 """Integers, or nanoseconds, whose encoding is exact."""
 
 
-def column_names(answers: FactAnswers | None) -> frozenset[str]:
-    """Return the columns whose bounds a question takes, by `column_text`, as far as their names tell."""
-    names = () if answers is None else answers.fact_columns() or ()
+def column_texts(names: Sequence[str]) -> frozenset[str]:
+    """Return the columns that a caller may mean by names, by `column_text`."""
     return frozenset(text for name in names for text in (column_text((name,)), column_text(name.split("."))))
 
 

@@ -153,22 +153,25 @@ class CatalogPruner:
             self.pass_over(error, request.reader.metrics)
             return block
 
-    def likely_columns(self, request: SourceRequest) -> frozenset[str]:
-        """Return the columns of the question whose bounds it takes, by `column_text`, as far as their names tell."""
-        where, found = self._spec.where, frozenset[str]()
+    async def load_first(
+        self, snapshot: CatalogSnapshot, reader: SegmentReader, request: SourceRequest
+    ) -> None:
+        """Load what the question is likely to take, as far as the names of its columns tell."""
+        where, names, answers = self._spec.where, frozenset[str](), request.answers
         if where is not None and self._spec.selection is None and not self._spec.embedded:
-            found = frozenset(column_text(column.path) for column in columns_of(where))
-        if request.answers is None:
-            return found
-        from accel.catalog.facts import column_names
+            names = frozenset(column_text(column.path) for column in columns_of(where))
+        asked = None if answers is None else answers.fact_columns()
+        if asked is not None:
+            from accel.catalog.facts import column_texts
 
-        return found | column_names(request.answers)
+            names |= column_texts(asked)
+        await reader.load_first(snapshot, names, counts=asked is not None)
 
     async def _prune(
         self, block: FileBlock, snapshot: CatalogSnapshot, reader: SegmentReader, request: SourceRequest
     ) -> FileBlock:
         metrics = request.reader.metrics
-        await reader.load_first(snapshot, self.likely_columns(request))
+        await self.load_first(snapshot, reader, request)
         places = await self._match(block, snapshot, reader)
         metrics.add("catalog_stale", len(block.files) - len(places))
         self.unknown = [file for at, file in enumerate(block.files) if at not in places]

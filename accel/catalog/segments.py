@@ -347,14 +347,18 @@ class SegmentReader:
         self.round_trips += max((reader.round_trips for reader in readers), default=0)
         return [task.result() for task in tasks]
 
-    async def load_first(self, snapshot: CatalogSnapshot, names: Iterable[str]) -> None:
+    async def load_first(
+        self, snapshot: CatalogSnapshot, names: Iterable[str], *, counts: bool = False
+    ) -> None:
         """Load in one wave what a question is likely to need of all segments: the lists of files, the bounds of some columns,
-        and the metadata of the first file of each."""
+        the metadata of the first file of each, and, where they are asked for, the numbers of rows."""
         works: list[Callable[[SegmentReader], Coroutine[Any, Any, object]]] = []
         for tables in snapshot.tables:
             works.append(partial(SegmentReader.load_directory, tables=tables))
             works.append(partial(SegmentReader.load_bounds, tables=tables, names=names))
             works.append(partial(SegmentReader.metadata, tables=tables, files=[tables.first]))
+            if counts:
+                works.append(partial(SegmentReader.load_counts, tables=tables))
         await self.side_by_side(works)
 
     async def load_directory(self, tables: SegmentTables) -> FileDirectory:

@@ -88,7 +88,7 @@ class CatalogSource(FileSource):
                     path=str(pruner.home),
                     hint="refresh it, or let the store list the files",
                 )
-            await reader.load_first(snapshot, pruner.likely_columns(request))
+            await pruner.load_first(snapshot, reader, request)
             if self._covers_all(snapshot):
                 yield await self._matching(snapshot, trips, reader, request)
                 return
