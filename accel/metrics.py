@@ -94,6 +94,9 @@ class Metrics:
     """`bytes` by kind, likewise."""
     catalog: Counter = field(default_factory=Counter)
     """Files that an index outside the files told of in their current version; `kept`: those that it left."""
+    catalog_dropped: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By table of the index ("bounds", or a kind and its columns): the `files` that it ruled out in addition to those before it,
+    and of files that were left the `row_groups`, `pages` and `rows`."""
     catalog_stale: int = 0
     """Files that the index does not know, or knows in another version: they are read as if there were no index."""
     catalog_learned: int = 0
@@ -191,6 +194,13 @@ class Metrics:
         for text in other.warnings:
             self.warn(text)
 
+    def count_dropped(self, table: str, **counts: int) -> None:
+        """Add to the counts of `catalog_dropped` of a table of the index."""
+        with self._lock:
+            found = self.catalog_dropped.setdefault(table, {})
+            for name, number in counts.items():
+                found[name] = found.get(name, 0) + number
+
     def add(self, name: Count, amount: int = 1) -> None:
         """Add to one of the plain integer counts."""
         with self._lock:
@@ -257,4 +267,6 @@ class Metrics:
 def _copied(value: Any) -> Any:
     if isinstance(value, Counter):
         return Counter(value.total, value.kept)
-    return value.copy() if isinstance(value, dict | list) else value
+    if isinstance(value, dict):
+        return {key: _copied(each) for key, each in value.items()}
+    return value.copy() if isinstance(value, list) else value

@@ -11,7 +11,7 @@ import contextlib
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -301,15 +301,16 @@ class CatalogBuilder:
             return added
 
         entries = dict(files)
-        async for opened in self._open_blocks(files):
-            added = await WORK.run(add, opened)
-            if indexes:
-                paths = list(listed)
-                for at, handle in added:
-                    await self.add_values(indexes, at, entries[paths[at]], handle)
-            done += len(opened)
-            if self._progress is not None:
-                self._progress(done, total)
+        async with contextlib.aclosing(self._open_blocks(files)) as blocks:
+            async for opened in blocks:
+                added = await WORK.run(add, opened)
+                if indexes:
+                    paths = list(listed)
+                    for at, handle in added:
+                        await self.add_values(indexes, at, entries[paths[at]], handle)
+                done += len(opened)
+                if self._progress is not None:
+                    self._progress(done, total)
         if not len(rows):
             return None, failed
         tables = {Table.FILES: await WORK.run(rows.finish), Table.BOUNDS: await WORK.run(bounds.finish)}
@@ -366,14 +367,15 @@ class CatalogBuilder:
             return None
         column = table.column(0)
         for name in path[1:]:
-            column = pa.chunked_array([_field_of(chunk, name) for chunk in column.chunks])
+            kind = column.type.field(name).type
+            column = pa.chunked_array([_field_of(chunk, name) for chunk in column.chunks], kind)
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         return column
 
     async def _open_blocks(
         self, files: Sequence[tuple[str, FileEntry]]
-    ) -> AsyncIterator[Sequence[tuple[str, FileHandle | AccelError]]]:
+    ) -> AsyncGenerator[Sequence[tuple[str, FileHandle | AccelError]], None]:
         """Open files block by block; the next block is opened while the caller is busy with one."""
         blocks = [files[start : start + _BLOCK] for start in range(0, len(files), _BLOCK)]
         async with asyncio.TaskGroup() as group:

@@ -162,18 +162,18 @@ class CatalogSource(FileSource):
         (first_file,) = (await self._listed_by(self._entries([first], snapshot), snapshot, request)).files
         (opened,) = await pruner.enrich([(first_file, first)], None, reader, request)
         verdicts = await pruner.verdicts(opened, _NO_COLUMNS, snapshot, reader, request)
-        places = [first]
+        places, dropped = [first], []
         for tables in snapshot.tables:
-            left = tables.live()
-            if verdicts is not None:
-                left &= verdicts[tables.segment.id].may_match
+            live = tables.live()
             if tables is first.tables:
-                left[first.ordinal] = False
+                live[first.ordinal] = False
+            left = live if verdicts is None else live & verdicts[tables.segment.id].may_match
             places += [FilePlace(tables, at) for at in np.flatnonzero(left).tolist()]
+            dropped += [FilePlace(tables, at) for at in np.flatnonzero(live & ~left).tolist()]
         entries = self._entries(places, snapshot)
         by_path = {entry.path: place for entry, place in zip(entries, places, strict=True)}
         block = await self._listed_by(entries, snapshot, request)
-        pruner.count(snapshot.head.num_files, snapshot.head.num_files - len(places), metrics)
+        pruner.count(snapshot.head.num_files, dropped, verdicts, metrics)
         found = [(file, by_path.get(file.path)) for file in block.files]
         found = [(opened if place == first else file, place) for file, place in found]
         block = replace(block, round_trips=trips, catalog_trips=trips, listed=False)

@@ -180,6 +180,8 @@ class Explain:
     catalog: tuple[int, int] | None = None
     """Files that an index outside the files knows in their current version: those that it left, and all; None without an
     index."""
+    catalog_dropped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """What each table of that index ruled out, as `Metrics.catalog_dropped` counts it."""
     row_groups: tuple[int, int]
     """Remaining and all row groups of the files that were opened."""
     pages: tuple[int, int]
@@ -220,8 +222,13 @@ class Explain:
         if self.where is not None:
             lines.append(f"  where    {self.where}")
         lines.append("pruning    kept of total")
+        if self.catalog is not None:
+            remaining, total = self.catalog
+            lines.append(f"  {'catalog':<11}{remaining:>14,} of {total:,}")
+            lines += [
+                f"    {table} dropped {_counted(counts)}" for table, counts in self.catalog_dropped.items()
+            ]
         for name, (remaining, total) in (
-            *(() if self.catalog is None else (("catalog", self.catalog),)),
             ("files", self.files),
             ("row groups", self.row_groups),
             ("pages", self.pages),
@@ -248,6 +255,12 @@ class Explain:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    """Counts by name as text, those that are not 0."""
+    some = [f"{number:,} {name.replace('_', ' ')}" for name, number in counts.items() if number]
+    return ", ".join(some) or "nothing"
 
 
 _TASKS_PER_BATCH = 256
