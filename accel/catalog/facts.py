@@ -10,16 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from accel.arrays import whole
 from accel.catalog.describing import column_text, schema_fingerprint
+from accel.catalog.kind import check_ordinals
 from accel.catalog.segments import SegmentReader, SegmentTables
 from accel.errors import AccelError
-from accel.format.domain import Bounds, Domain
+from accel.format.domain import Bounds, Domain, storage_type
 from accel.indexes.native import from_natives, tag_of
 from accel.planning.distinct_values import as_column
 from accel.planning.file_entry import FileEntry, FileFacts, ValueRange
@@ -30,7 +33,7 @@ from accel.predicate.kinds import Family, kind_of
 from accel.scanning.file_source import FactAnswers
 
 if TYPE_CHECKING:
-    from accel.arrays import Bools
+    from accel.arrays import Bools, Int64s
 
 __all__ = ["answering_facts", "column_texts"]
 
@@ -86,6 +89,11 @@ async def answering_facts(
             partial(SegmentReader.load_bounds, tables=tables, names=map(column_text, paths.values()))
         )
     await reader.side_by_side(works)
+    listed: dict[str, dict[tuple[str, ...], _ListedValues]] = {}
+    if answers.takes_values:
+        for key, tables in segments.items():
+            found = {path: await _ListedValues.read(tables, path, reader) for path in paths.values()}
+            listed[key] = {path: values for path, values in found.items() if values is not None}
     fingerprint = schema_fingerprint(first.arrow_schema)
     ranges = {
         key: {path: _ranges(tables, path, first) for path in paths.values()}
@@ -104,9 +112,45 @@ async def answering_facts(
             num_rows=int(counts.num_rows[at]),
             all_match=True,
             bounds={path: found(at) for path, found in ranges[key].items() if found is not None},
+            values={
+                path: values.of_file(at) for path, values in listed.get(key, {}).items() if values.covered[at]
+            },
         )
         out.append(facts if answers.facts_suffice(facts, paths) else None)
     return out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ListedValues:
+    """The distinct values of a column in each file of a segment, which has an index of kind `distinct`."""
+
+    covered: Bools
+    values: pa.Array
+    """Those of one file after those of the file before."""
+    starts: Int64s
+
+    @classmethod
+    async def read(
+        cls, tables: SegmentTables, path: tuple[str, ...], reader: SegmentReader
+    ) -> _ListedValues | None:
+        """Return None where there is no such index."""
+        from accel.catalog.distincts import Distincts, file_column
+
+        name = Distincts(column_text(path)).table
+        if name not in tables.segment.objects:
+            return None
+        covered = tables.segment.covered_by(name)
+        table = await reader.read_columns(tables, name, ("value", "file"))
+        files = check_ordinals(file_column(table), len(covered))
+        order = np.argsort(files, kind="stable")
+        starts = np.searchsorted(files[order], np.arange(len(covered) + 1))
+        values = whole(table.column("value")).take(pa.array(order))
+        return cls(covered, values, np.asarray(starts, np.int64))
+
+    def of_file(self, at: int) -> pa.Array:
+        """Return the values in one file."""
+        start, stop = self.starts[at : at + 2].tolist()
+        return self.values.slice(start, stop - start)
 
 
 def _ranges(
@@ -157,4 +201,8 @@ def _scalars(values: Any, kind: pa.DataType) -> pa.Array | None:
         return None
     floating = kind_of(kind).domain is Domain.FLOAT
     natives = [value + 0.0 for value in values.tolist()] if floating else values.tolist()
+    width = storage_type(kind)
+    if pa.types.is_fixed_size_binary(width):
+        # Where there is no bound, there is an empty one.
+        natives = [value if len(value) == width.byte_width else bytes(width.byte_width) for value in natives]
     return as_column(from_natives(natives, tag), kind)

@@ -359,8 +359,11 @@ class CatalogPruner:
     ) -> Sequence[tuple[FileEntry, FilePlace | None]]:
         """The files, with facts where these answer a question about all rows."""
         answers, first = request.answers, self._first
+        # The first file has its metadata by now; it need not be looked at.
         places = {
-            at: place for at, (file, place) in enumerate(files) if place is not None and file.facts is None
+            at: place
+            for at, (file, place) in enumerate(files)
+            if place is not None and (file.facts is None or file == first)
         }
         matching = {key: one.all_match for key, one in (verdicts or {}).items() if one.all_match is not None}
         filtered = self._spec.where is not None
@@ -382,8 +385,10 @@ class CatalogPruner:
         )
         out = list(files)
         for at, facts in zip(places, found, strict=True):
+            file, place = files[at]
             if facts is not None:
-                out[at] = replace(files[at][0], facts=facts), files[at][1]
+                tail = None if file.facts is None else file.facts.tail
+                out[at] = replace(file, facts=replace(facts, tail=tail)), place
         return out
 
     async def _with_metadata(

@@ -19,7 +19,7 @@ from accel.planning.distinct_values import DistinctSet
 from accel.planning.file_entry import FileEntry, FileFacts, ValueRange
 from accel.predicate.kinds import kind_of
 
-__all__ = ["distinct_of_range", "matching_facts", "range_answers", "tally_of_range"]
+__all__ = ["distinct_of_facts", "distinct_of_range", "matching_facts", "range_answers", "tally_of_range"]
 
 _SUMMED = (Domain.INTEGER, Domain.BOOLEAN)
 
@@ -79,6 +79,16 @@ def tally_of_range(measure: Measure, values: ValueRange, num_rows: int) -> Tally
     return Tally(
         count=count, nan=bool(values.nan_count), low=low.low, high=high.high, total=low.total
     )  # fmt: skip
+
+
+def distinct_of_facts(measure: Measure, facts: FileFacts) -> DistinctSet | None:
+    """Return the values of a column in a file; None where the facts do not tell them all."""
+    listed, values = facts.values.get(measure.path), facts.bounds.get(measure.path)
+    if listed is not None and _same_values(listed.type, measure.type):
+        found = DistinctSet(measure.type)
+        found.add_column(listed)
+        return found
+    return None if values is None else distinct_of_range(measure.type, values, facts.num_rows or 0)
 
 
 def distinct_of_range(kind: pa.DataType, values: ValueRange, num_rows: int) -> DistinctSet | None:

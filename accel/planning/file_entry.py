@@ -55,6 +55,8 @@ class FileFacts:
     it is current, unless the entry's own etag tells."""
     bounds: Mapping[tuple[str, ...], ValueRange] = field(default_factory=dict)
     """By the path of the column. They exclude a file before it is opened."""
+    values: Mapping[tuple[str, ...], pa.Array] = field(default_factory=dict)
+    """By the path of a column, all of its distinct values, null among them where there is one."""
     num_rows: int | None = None
     """The rows of the file."""
     all_match: bool = False

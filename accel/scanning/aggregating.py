@@ -98,6 +98,11 @@ class Aggregation:
             return None
         return tuple(dict.fromkeys(one.column for one in self._asked if one.column is not None))
 
+    @property
+    def takes_values(self) -> bool:
+        """See `FactAnswers.takes_values`."""
+        return False
+
     def facts_suffice(self, facts: FileFacts, paths: Mapping[str, tuple[str, ...]]) -> bool:
         """See `FactAnswers.facts_suffice`."""
         functions: dict[str, set[Function]] = {}

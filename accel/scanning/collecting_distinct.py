@@ -21,7 +21,7 @@ from accel.planning.distinct_answers import (
     one_measure,
 )
 from accel.planning.distinct_values import DistinctSet, distinct_measure
-from accel.planning.fact_answers import distinct_of_range, matching_facts
+from accel.planning.fact_answers import distinct_of_facts, distinct_of_range, matching_facts
 from accel.planning.file_entry import FileEntry, FileFacts
 from accel.planning.file_planner import FilePlan
 from accel.planning.handle import FileHandle
@@ -97,8 +97,15 @@ class DistinctCollection:
         """See `FactAnswers.fact_columns`."""
         return None if self._limited else (self._column,)
 
+    @property
+    def takes_values(self) -> bool:
+        """See `FactAnswers.takes_values`."""
+        return True
+
     def facts_suffice(self, facts: FileFacts, paths: Mapping[str, tuple[str, ...]]) -> bool:
         """See `FactAnswers.facts_suffice`."""
+        if paths.get(self._column, ()) in facts.values:
+            return True
         values = facts.bounds.get(paths.get(self._column, ()))
         if values is None:
             return False
@@ -111,10 +118,9 @@ class DistinctCollection:
         if self._limited or facts is None or facts.num_rows is None or aggregates is None:
             return None
         measure = aggregates.measures[0]
-        values = facts.bounds.get(measure.path)
-        if values is None or measure.path[0] in question.partition_names:
+        if measure.path[0] in question.partition_names:
             return None
-        found = distinct_of_range(measure.type, values, facts.num_rows)
+        found = distinct_of_facts(measure, facts)
         if found is None:
             return None
         answer = DistinctAnswer(found, rows=facts.num_rows)

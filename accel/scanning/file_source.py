@@ -26,6 +26,11 @@ class FactAnswers(Protocol):
         """Return the columns whose bounds and counts it takes, as the caller wrote them; None where facts answer nothing."""
         ...
 
+    @property
+    def takes_values(self) -> bool:
+        """Whether it takes the distinct values of these columns, where the source has them."""
+        ...
+
     def facts_suffice(self, facts: FileFacts, paths: Mapping[str, tuple[str, ...]]) -> bool:
         """Return whether facts answer for a file.
 

@@ -234,7 +234,7 @@ class FileStream(FileJobs):
     ) -> None:
         """Note which of the files without a verdict need not be opened, as facts answer for them."""
         for place, file in enumerate(files):
-            if found[place] is None and file is not self._first:
+            if found[place] is None:
                 rows = answers.answer_facts(file, question)
                 if rows is not None:
                     found[place] = _Excluded.ANSWERED
