@@ -46,6 +46,7 @@ __all__ = [
 T = TypeVar("T")
 _PLACE_BYTES: Final = 200
 """About the memory of an entry of a dictionary of files."""
+_COUNTS: Final = ("num_rows", "schema_fingerprint")
 _MOST_METADATA: Final = 4 * MIB
 """Metadata of a segment that stays decoded in memory, in bytes; of more only the rows that are asked for are decoded."""
 
@@ -78,12 +79,21 @@ class _ColumnRows:
         return int(self.lower.nbytes + self.upper.nbytes) + 40 * len(self.files)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class FileCounts:
+    """Rows and schemas of the files of a segment."""
+
+    num_rows: Int64s
+    fingerprints: Sequence[str]
+
+
 @dataclass(slots=True, eq=False)
 class SegmentTables:
     """One segment, as far as it is read."""
 
     segment: Segment
     directory: FileDirectory | None = None
+    counts: FileCounts | None = None
     columns: dict[str, _ColumnRows] = field(default_factory=dict)
     _decoded: dict[str, tuple[pa.DataType, Bounds]] = field(default_factory=dict)
     """The bounds of each column, for the type that was asked for last."""
@@ -140,14 +150,25 @@ class SegmentTables:
                 found, bound, self.segment.num_files, constant=constant, index_evidence=index_evidence
             )
         bounds = {
-            column.path: self._bounds_of(column)
+            column.path: self.bounds_of(column)
             for column in bound.columns
             if column.path[0] not in constant and column_text(column.path) in self.columns
         }
         evidence = prune(bound, bounds, self.segment.num_files, index_evidence=index_evidence)
         return evidence.may_true
 
-    def _bounds_of(self, column: BoundColumn) -> Bounds:
+    def all_match(self, bound: Bound, *, constant: frozenset[str]) -> Bools:
+        """Whether all rows of each file match, by what is read of its columns; parameters as for `may_match`."""
+        bounds = {
+            column.path: self.bounds_of(column)
+            for column in bound.columns
+            if column.path[0] not in constant and column_text(column.path) in self.columns
+        }
+        evidence = prune(bound, bounds, self.segment.num_files)
+        return ~(evidence.may_false | evidence.may_null)
+
+    def bounds_of(self, column: BoundColumn) -> Bounds:
+        """The bounds of each file, of a column that is read."""
         name = column_text(column.path)
         found = self._decoded.get(name)
         if found is None or found[0] != column.type:
@@ -346,14 +367,18 @@ class SegmentReader:
         self.round_trips += max((reader.round_trips for reader in readers), default=0)
         return [task.result() for task in tasks]
 
-    async def load_first(self, snapshot: CatalogSnapshot, names: Iterable[str]) -> None:
+    async def load_first(
+        self, snapshot: CatalogSnapshot, names: Iterable[str], *, counts: bool = False
+    ) -> None:
         """Load in one wave what a question is likely to need of all segments: the lists of files, the bounds of some columns,
-        and the metadata of the first file of each."""
+        the metadata of the first file of each, and, where they are asked for, the numbers of rows."""
         works: list[Callable[[SegmentReader], Coroutine[Any, Any, object]]] = []
         for tables in snapshot.tables:
             works.append(partial(SegmentReader.load_directory, tables=tables))
             works.append(partial(SegmentReader.load_bounds, tables=tables, names=names))
             works.append(partial(SegmentReader.metadata, tables=tables, files=[tables.first]))
+            if counts:
+                works.append(partial(SegmentReader.load_counts, tables=tables))
         await self.side_by_side(works)
 
     async def load_directory(self, tables: SegmentTables) -> FileDirectory:
@@ -363,6 +388,15 @@ class SegmentReader:
             table = await self._read(tables.segment, Table.FILES, ["path", "size", "etag"])
             paths, sizes, etags = (column.to_pylist() for column in table.columns)
             found = tables.directory = FileDirectory(paths, sizes, etags, any("=" in path for path in paths))
+        return found
+
+    async def load_counts(self, tables: SegmentTables) -> FileCounts:
+        """Read how many rows each file of a segment has, and which files have the same columns."""
+        found = tables.counts
+        if found is None:
+            rows, schemas = (await self.read_columns(tables, Table.FILES, _COUNTS)).columns
+            numbers = np.array(rows.to_pylist(), np.int64)
+            found = tables.counts = FileCounts(numbers, schemas.to_pylist())
         return found
 
     async def load_bounds(self, tables: SegmentTables, names: Iterable[str]) -> None:

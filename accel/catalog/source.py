@@ -99,7 +99,7 @@ class CatalogSource(FileSource):
                 async for block in self._pages(snapshot, trips, request):
                     yield block
                 return
-            await reader.load_first(snapshot, pruner.likely_columns())
+            await pruner.load_first(snapshot, reader, request)
             everything = [
                 FilePlace(tables, at)
                 for tables in snapshot.tables
@@ -169,7 +169,7 @@ class CatalogSource(FileSource):
                 tables=tables if len(pages) == 1 else tuple(SegmentTables(one.segment) for one in tables),
             )
             reader = self._pruner.reader(request)
-            await reader.load_first(page, self._pruner.likely_columns())
+            await self._pruner.load_first(page, reader, request)
             if first is None:
                 first = await self._first(page, snapshot, reader, request)
             block = await self._matching(page, snapshot, first, reader, request)
