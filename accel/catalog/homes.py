@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from accel.cache.cache import Cache
+    from accel.cache.cache_key import CacheKey
     from accel.catalog.head import CatalogHead, Segment
     from accel.catalog.segments import CatalogSnapshot, SegmentReader
     from accel.metrics import Metrics
@@ -28,6 +29,11 @@ class CatalogHome(Protocol):
     A home has one head, which is replaced by compare-and-swap, and segments, which never change: whoever reads by an older head
     finds what that names until `vacuum` removes it. `str` names it without credentials.
     """
+
+    @property
+    def key(self) -> CacheKey:
+        """The key of the catalog in caches, which tells it from any other, and from the same one with other credentials."""
+        ...
 
     @property
     def in_store(self) -> bool:

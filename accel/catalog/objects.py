@@ -7,6 +7,7 @@ an older head finds what it names until `vacuum` removes it.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import secrets
 import tempfile
@@ -93,6 +94,11 @@ class ObjectHome:
 
     def __str__(self) -> str:
         return str(self.location)
+
+    @property
+    def key(self) -> CacheKey:
+        """See `CatalogHome.key`."""
+        return self._key
 
     def is_in(self, directory: Location) -> bool:
         """See `CatalogHome.is_in`."""
@@ -317,10 +323,7 @@ def _parquet_of(name: str, table: pa.Table) -> bytes:
     index = index_of_table(name)
     if index is None:
         raise ValueError(f"there is no table {name!r}")
-    how = index.encoding(table.schema)
-    return _encode(
-        table, page_rows=how.page_rows, use_dictionary=how.use_dictionary, column_encoding=how.column_encoding
-    )
+    return _encode(table, **dataclasses.asdict(index.encoding(table)))
 
 
 def _encode(table: pa.Table, *, page_rows: int, **encoding: Any) -> bytes:

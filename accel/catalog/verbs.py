@@ -357,6 +357,7 @@ class IndexCall:
             base="." if beside else directory.url,
             columns=None if columns is None else tuple(map(_column, columns)),
             indexes=kinds,
+            complete=False,
         )
         return await builder.refresh(make=head)
 
