@@ -211,9 +211,15 @@ class CatalogBuilder:
             skipped=skipped,
         )
 
-    async def commit(self, described: Sequence[Described], *, completes: bool) -> IndexReport:
-        """Add to the catalog what was described by whoever, in one commit; `completes` tells whether it lists all files then."""
-        snapshot, _ = await self._home.read_head(self._metrics)
+    async def commit(
+        self, described: Sequence[Described], *, completes: bool, snapshot: CatalogSnapshot | None = None
+    ) -> IndexReport:
+        """Add to the catalog what was described by whoever, in one commit; `completes` tells whether it lists all files then.
+
+        `snapshot` is the catalog as it was read last; by default it is read now.
+        """
+        if snapshot is None:
+            snapshot, _ = await self._home.read_head(self._metrics)
         known = await self._files_of(snapshot)
         if any(one.segment is not None for one in described) or (completes and not snapshot.head.complete):
             snapshot = await self._commit(_Change(added=described, completes=completes), snapshot)
