@@ -195,7 +195,15 @@ class Metrics:
             self.warn(text)
 
     def count_dropped(self, table: str, **counts: int) -> None:
-        """Add to the counts of `catalog_dropped` of a table of the index."""
+        """Add to the counts of `catalog_dropped`.
+
+        Parameters
+        ----------
+        table : str
+            A table of the index.
+        **counts : int
+            What it ruled out, by name.
+        """
         with self._lock:
             found = self.catalog_dropped.setdefault(table, {})
             for name, number in counts.items():

@@ -17,6 +17,7 @@ from accel.catalog.segments import CatalogSnapshot, SegmentReader
 from accel.catalog.sql_database import PAGE_COLUMNS
 from accel.catalog.sql_pages import cut_table
 from accel.catalog.sql_tables import DatabaseTables
+from accel.catalog.table_files import Rows, table_of
 from accel.errors import IndexFormatError, ObjectChangedError, ObjectNotFoundError
 from accel.metrics import Metrics
 from accel.options import Options
@@ -50,6 +51,11 @@ class DatabaseHome:
 
     def __str__(self) -> str:
         return str(self.database)
+
+    @property
+    def key(self) -> CacheKey:
+        """See `CatalogHome.key`."""
+        return self._key
 
     def is_in(self, directory: Location) -> bool:
         """See `CatalogHome.is_in`."""
@@ -162,14 +168,15 @@ class DatabaseHome:
 
     async def put_segment(
         self,
-        tables: dict[str, pa.Table],
+        tables: Mapping[str, Rows],
         *,
         num_files: int,
         uncovered: Mapping[str, frozenset[int]] | None = None,
     ) -> Segment:
-        """See `CatalogHome.put_segment`."""
+        """See `CatalogHome.put_segment`: each table is in memory for a while."""
         objects = {
-            name: await self._put_table(name, table, num_files=num_files) for name, table in tables.items()
+            name: await self._put_table(name, await WORK.run(table_of, rows), num_files=num_files)
+            for name, rows in tables.items()
         }
         return Segment(
             id=secrets.token_hex(8), num_files=num_files, objects=objects, uncovered=uncovered or {}

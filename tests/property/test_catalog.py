@@ -143,6 +143,12 @@ def shown(table: pa.Table) -> tuple[pa.Schema, str]:
 
 
 SCHEMA = rows(1, 3, 0).schema
+ASKED = [
+    (name, function)
+    for name in ("n", "t", "d", "x", "s", "b", "st.v")
+    for function in ("count", "min", "max")
+]
+ASKED += [("n", "sum"), ("d", "sum"), ("st.v", "sum"), ("b", "sum"), ([], "count_all")]
 
 
 class Histories(RuleBasedStateMachine):
@@ -210,6 +216,9 @@ class Histories(RuleBasedStateMachine):
         cache = self.cache if shared else None
         found = accel.scan(DIRECTORY, where, index=self.index, cache=cache, **given)
         assert shown(found.to_table()) == shown(expected), where
+        plain = accel.scan(DIRECTORY, where, index=None, **(given | {"cache": None}))
+        asked = random.Random(len(where) + expected.num_rows).sample(ASKED, 2)
+        assert shown(found.aggregate(asked)) == shown(plain.aggregate(asked)), (where, asked)
         assert found.metrics.warnings == []
         assert (
             accel.scan(DIRECTORY, where, index=self.index, cache=cache, **given).count_rows()
@@ -226,6 +235,9 @@ class Histories(RuleBasedStateMachine):
         expected = accel.scan(DIRECTORY, where, **given).to_table()
         found = accel.scan(DIRECTORY, where, index=self.index, listing="index", **given)
         assert shown(found.to_table()) == shown(expected), where
+        plain = accel.scan(DIRECTORY, where, index=None, **(given | {"cache": None}))
+        asked = random.Random(len(where) + expected.num_rows).sample(ASKED, 2)
+        assert shown(found.aggregate(asked)) == shown(plain.aggregate(asked)), (where, asked)
 
     @invariant()
     def nothing_is_left_half_done(self) -> None:
