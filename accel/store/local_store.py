@@ -80,6 +80,10 @@ class FileStore:
         """See `Remover.remove`."""
         await FILES.run(self._remove, path)
 
+    async def move(self, path: str, to: str) -> None:
+        """See `Mover.move`."""
+        await FILES.run(self._move, path, to)
+
     def _write(self, path: str, body: bytearray, if_match: str | None, if_absent: bool) -> None:
         target = os.path.realpath(os.path.join(self._root, path))
         try:
@@ -101,6 +105,15 @@ class FileStore:
             return
         with _lock_beside(target), write_beside(target, check=check) as file:
             file.write(body)
+
+    def _move(self, path: str, to: str) -> None:
+        target = os.path.join(self._root, to)
+        try:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.replace(os.path.join(self._root, path), target)
+        except OSError as error:
+            raise _translate(error, path) from error
+        _sync_directory(os.path.dirname(target))
 
     def _remove(self, path: str) -> None:
         try:
