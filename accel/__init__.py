@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from accel.errors import SchemaMismatchError as SchemaMismatchError
     from accel.errors import StoreError as StoreError
     from accel.indexes.registry import register_index as register_index
+    from accel.maintenance.optimizing import JobProgress as JobProgress
+    from accel.maintenance.optimizing import OptimizeReport as OptimizeReport
+    from accel.maintenance.optimizing import optimize as optimize
+    from accel.maintenance.optimizing import optimize_async as optimize_async
     from accel.metrics import Metrics as Metrics
     from accel.options import Int96Unit as Int96Unit
     from accel.options import Options as Options
@@ -85,6 +89,9 @@ _HOMES = {
     "IndexReport": "accel.catalog.building",
     "IndexedFile": "accel.catalog.own_index",
     "PredicateView": "accel.catalog.own_index",
+    **dict.fromkeys(
+        ("JobProgress", "OptimizeReport", "optimize", "optimize_async"), "accel.maintenance.optimizing"
+    ),
     **dict.fromkeys(
         (
             "build_index",

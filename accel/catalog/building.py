@@ -185,6 +185,34 @@ class CatalogBuilder:
             skipped=skipped,
         )
 
+    async def replace_files(self, added: Sequence[str], removed: Mapping[str, str]) -> IndexReport:
+        """Take up new files and drop old ones in one commit, so that no reader of the index finds both, or neither.
+
+        Parameters
+        ----------
+        added : sequence of str
+            Paths below the directory.
+        removed : mapping
+            The etags of the files to drop, by path.
+        """
+        snapshot, _ = await self._home.read_head(self._metrics)
+        current, skipped = await self.list_files(snapshot.head)
+        files = [(path, current[path]) for path in sorted(added) if path in current]
+        change, failed = await self._describe(files, snapshot.head, done=0, total=len(files))
+        change = replace(change or _Change(), dropped=removed)
+        snapshot = await self._commit(change, snapshot)
+        if len(snapshot.head.segments) > _MOST_SEGMENTS:
+            snapshot = await self._merge(snapshot)
+        return self._report(
+            snapshot, added=len(files) - len(failed), removed=len(removed), skipped=skipped | failed
+        )
+
+    async def check_covers(self, root: str, path: str) -> None:
+        """Raise StoreError unless the catalog covers this directory."""
+        snapshot, _ = await self._home.read_head(self._metrics)
+        if self._home.base(snapshot.head) != (root, path):
+            raise StoreError(f"the index covers {self._home.base_url(snapshot.head)}", path=str(self._home))
+
     async def compact(self) -> IndexReport:
         """Merge the segments into one, without the files that were dropped."""
         snapshot, _ = await self._home.read_head(self._metrics)

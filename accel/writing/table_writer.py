@@ -63,8 +63,8 @@ _DECODED = {
 """The types of decoded dictionaries, whose values take more bytes than their entries."""
 
 
-def storable(table: pa.Table) -> pa.Table:
-    """Return a table in types that pyarrow can sort, cut, count and write.
+def storable(table: pa.Table, *, dictionaries: bool = True) -> pa.Table:
+    """Return a table in types that pyarrow can sort, cut, count and write; without `dictionaries` all of them are decoded.
 
     Views of text and binary become plain text and binary at any depth: pyarrow cannot take from views, nor from a
     dictionary of them, nor count them, and cuts none inside a struct. Dictionaries inside structs that may be null are
@@ -75,7 +75,7 @@ def storable(table: pa.Table) -> pa.Table:
     for field, column in zip(table.schema, table.columns, strict=True):
         # In two steps: pyarrow cannot decode a dictionary of views.
         without_views = _changed(field, _without_views).type
-        to = _changed(field.with_type(without_views), _decoded).type
+        to = _changed(field.with_type(without_views), _decoded if dictionaries else _all_decoded).type
         if pa.types.is_dictionary(to) and any(chunk.dictionary.null_count for chunk in column.chunks):
             to = to.value_type
         if pa.types.is_nested(to) and to != field.type:
@@ -96,6 +96,10 @@ def _without_views(kind: pa.DataType, *, in_nulls: bool) -> pa.DataType:
 
 def _decoded(kind: pa.DataType, *, in_nulls: bool) -> pa.DataType:
     return _DECODED.get(kind.value_type.id, kind) if in_nulls and pa.types.is_dictionary(kind) else kind
+
+
+def _all_decoded(kind: pa.DataType, *, in_nulls: bool) -> pa.DataType:
+    return _DECODED.get(kind.value_type.id, kind.value_type) if pa.types.is_dictionary(kind) else kind
 
 
 class _Change(Protocol):
@@ -520,15 +524,18 @@ class RowGroups:
             file.write(part)
         return prepared
 
+    def close(self) -> None:
+        """Give up, if the file is not finished: pyarrow would write a footer when the writer is collected."""
+        with contextlib.suppress(Exception):
+            self._writer.close()
+
     @contextlib.contextmanager
     def _refusing(self) -> Iterator[None]:
         try:
             with _refusals():
                 yield
         except BaseException:
-            # pyarrow would write a footer when the writer is collected.
-            with contextlib.suppress(Exception):
-                self._writer.close()
+            self.close()
             raise
 
 
