@@ -176,7 +176,7 @@ def _engine(
             from accel.catalog.own_index import OwnIndexSource
 
             return OwnIndexSource(index, os.fspath(spec.source), in_store=store is not None, files=paths)
-        from accel.catalog.objects import home_at
+        from accel.catalog.homes import home_at
         from accel.catalog.pruning import CatalogPruner
         from accel.catalog.source import CatalogSource, Listing
 

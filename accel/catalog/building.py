@@ -11,7 +11,7 @@ import contextlib
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -20,18 +20,13 @@ import numpy as np
 import pyarrow as pa
 
 from accel.cache.cache import Cache
-from accel.catalog.describing import BOUNDS_ORDER, BoundsTable, FilesTable, path_of_text
+from accel.catalog.describing import BOUNDS_ORDER, BoundsTable, FilesTable
 from accel.catalog.head import CatalogHead, Retired, Segment, Table
-from accel.catalog.keys import (
-    KEYS,
-    KEYS_ORDER,
-    KeysTable,
-    files_of_keys,
-    keys_table_name,
-    renumbered_keys,
-)
-from accel.catalog.objects import ObjectHome
-from accel.catalog.segments import CatalogSnapshot, SegmentReader, read_file
+from accel.catalog.homes import CatalogHome
+from accel.catalog.kind import CatalogIndex, IndexTableBuilder, check_ordinals
+from accel.catalog.kinds import indexes_of
+from accel.catalog.object_tables import read_file
+from accel.catalog.segments import CatalogSnapshot, SegmentReader
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.options import MIB, Options
@@ -111,7 +106,7 @@ class CatalogBuilder:
 
     Parameters
     ----------
-    home : ObjectHome
+    home : CatalogHome
     client_for : callable
         The client of a store, by its root.
     options : Options
@@ -120,7 +115,7 @@ class CatalogBuilder:
 
     def __init__(
         self,
-        home: ObjectHome,
+        home: CatalogHome,
         client_for: Callable[[str], Client],
         *,
         options: Options,
@@ -280,7 +275,7 @@ class CatalogBuilder:
                 client_for=self._client_for,
                 partitioning=None,
                 glob=False,
-                in_store=self._home.location.scheme == "store",
+                in_store=self._home.in_store,
                 metrics=self._metrics,
             )
         except ObjectNotFoundError:
@@ -312,7 +307,7 @@ class CatalogBuilder:
     ) -> tuple[_Change | None, dict[str, str]]:
         """Write a segment about some files; returns the change that adds it, and why files are not in it."""
         rows, bounds = FilesTable(), BoundsTable(head.columns)
-        keys = {name: KeysTable(path_of_text(name)) for name, kind in head.indexes.items() if kind == KEYS}
+        indexes = [(index, index.builder()) for index in indexes_of(head.indexes)]
         listed: dict[str, tuple[int, str]] = {}
         failed: dict[str, str] = {}
 
@@ -331,9 +326,10 @@ class CatalogBuilder:
         entries = dict(files)
         async for opened in self._open_blocks(files):
             added = await WORK.run(add, opened)
-            if keys:
+            if indexes:
                 paths = list(listed)
-                await self._add_keys(keys, [(at, entries[paths[at]], handle) for at, handle in added])
+                for at, handle in added:
+                    await self.add_values(indexes, at, entries[paths[at]], handle)
             done += len(opened)
             if self._progress is not None:
                 self._progress(done, total)
@@ -341,27 +337,34 @@ class CatalogBuilder:
             return None, failed
         tables = {Table.FILES: await WORK.run(rows.finish), Table.BOUNDS: await WORK.run(bounds.finish)}
         uncovered = {}
-        for name, table in keys.items():
-            finished = await WORK.run(table.finish)
+        for index, builder in indexes:
+            finished = await WORK.run(builder.finish)
             if finished is not None:
-                tables[keys_table_name(name)] = finished
-                uncovered[keys_table_name(name)] = frozenset(table.uncovered)
+                tables[index.table] = finished
+                uncovered[index.table] = frozenset(builder.uncovered)
         segment = await self._home.put_segment(tables, num_files=len(rows), uncovered=uncovered)
         return _Change(added=segment, listed=listed), failed
 
-    async def _add_keys(
-        self, keys: Mapping[str, KeysTable], files: Sequence[tuple[int, FileEntry, FileHandle]]
+    async def add_values(
+        self,
+        indexes: Sequence[tuple[CatalogIndex, IndexTableBuilder]],
+        ordinal: int,
+        file: FileEntry,
+        handle: FileHandle,
     ) -> None:
-        """Read the values of the columns that have a table of keys, one file after the other."""
-        for ordinal, file, handle in files:
-            for table in keys.values():
-                values = None
-                if table.accepts(handle):
-                    values = await self._values(file, handle, table.path)
-                if values is None:
-                    table.uncovered.add(ordinal)
-                else:
-                    await WORK.run(table.add, ordinal, handle, values)
+        """Add a file to the tables of indexes, for which the columns that they are of are read."""
+        read: dict[tuple[str, ...], pa.ChunkedArray | None] = {}
+        for index, builder in indexes:
+            covered = builder.accepts(handle)
+            if covered:
+                for path in index.columns:
+                    if path not in read:
+                        read[path] = await self._values(file, handle, path)
+                values = [column for path in index.columns if (column := read[path]) is not None]
+                covered = len(values) == len(index.columns)
+                covered = covered and await WORK.run(builder.add, ordinal, handle, values)
+            if not covered:
+                builder.uncovered.add(ordinal)
 
     async def _values(
         self, file: FileEntry, handle: FileHandle, path: tuple[str, ...]
@@ -550,34 +553,45 @@ class CatalogBuilder:
         )
 
     async def _merged(self, snapshot: CatalogSnapshot) -> Segment | None:
-        files, bounds = [], []
-        keys: dict[str, list[pa.Table]] = {}
-        uncovered: dict[str, set[int]] = {}
-        offset = 0
-        names = {keys_table_name(name) for name, kind in snapshot.head.indexes.items() if kind == KEYS}
-        for tables in snapshot.tables:
-            reader = self._tables_reader()
-            all_files = await reader.whole_table(tables, Table.FILES)
-            all_bounds = await reader.whole_table(tables, Table.BOUNDS)
-            live = tables.live()
-            places = np.cumsum(live) - 1 + offset
-            files.append(all_files.filter(pa.array(live)))
-            bounds.append(_renumbered(all_bounds, live, places))
-            for name in names:
-                missing = tables.segment.uncovered.get(name, frozenset())
-                if name in tables.segment.objects:
-                    found = await reader.whole_table(tables, name)
-                    keys.setdefault(name, []).append(renumbered_keys(found, live, places))
-                else:
-                    missing = frozenset(range(tables.segment.num_files))
-                uncovered.setdefault(name, set()).update(int(places[at]) for at in missing if live[at])
-            offset += int(live.sum())
-        if not offset:
-            return None
-        merged, left_out = await WORK.run(
-            _sorted_tables, pa.concat_tables(files), pa.concat_tables(bounds), keys, uncovered
+        """Write a segment about the files of all segments that count, numbered by path."""
+        parts = snapshot.tables
+        live = [tables.live() for tables in parts]
+        files = [await self._tables_reader().whole_table(tables, Table.FILES) for tables in parts]
+        everything = pa.concat_tables(
+            [table.filter(pa.array(own)) for table, own in zip(files, live, strict=True)]
         )
-        return await self._home.put_segment(merged, num_files=offset, uncovered=left_out)
+        if not everything.num_rows:
+            return None
+        order = everything.combine_chunks().column("path").to_pylist()
+        by_path = np.array(sorted(range(len(order)), key=order.__getitem__), np.int64)
+        ordinals = np.empty(len(order), np.int64)
+        ordinals[by_path] = np.arange(len(order))
+        # The new ordinal of each file of each segment; -1 for one that does not count.
+        places = [np.full(len(own), -1, np.int64) for own in live]
+        done = 0
+        for own, moved in zip(live, places, strict=True):
+            moved[own] = ordinals[done : done + int(own.sum())]
+            done += int(own.sum())
+        merged = {Table.FILES: everything.take(pa.array(by_path))}
+        uncovered: dict[str, frozenset[int]] = {}
+        bounds = [
+            _renumbered(await self._tables_reader().whole_table(tables, Table.BOUNDS), moved)
+            for tables, moved in zip(parts, places, strict=True)
+        ]
+        merged[Table.BOUNDS] = await WORK.run(lambda: pa.concat_tables(bounds).sort_by(BOUNDS_ORDER))
+        for index in indexes_of(snapshot.head.indexes):
+            found = []
+            missing: set[int] = set()
+            for tables, moved in zip(parts, places, strict=True):
+                outside = moved[~tables.segment.covered_by(index.table)]
+                missing |= set(outside[outside >= 0].tolist())
+                if index.table in tables.segment.objects:
+                    whole = await self._tables_reader().whole_table(tables, index.table)
+                    found.append(await WORK.run(index.renumbered, whole, moved))
+            if found:
+                merged[index.table], lost = await WORK.run(index.merged, found)
+                uncovered[index.table] = lost | missing
+        return await self._home.put_segment(merged, num_files=len(order), uncovered=uncovered)
 
 
 def _field_of(array: pa.Array, name: str) -> pa.Array:
@@ -606,47 +620,12 @@ def _retire(head: CatalogHead, before: CatalogHead, *, also: Segment | None = No
     return replace(head, retired=(*head.retired, *gone))
 
 
-def _renumbered(bounds: pa.Table, live: object, places: Int64s) -> pa.Table:
-    """The rows about files that count, by the places that these have now."""
-    files = np.asarray(bounds.column("file").to_numpy(), np.int64)
-    keep = np.asarray(live)[files]
-    table = bounds.filter(pa.array(keep))
-    numbers = pa.array(places[files[keep]].astype(np.int32))
+def _renumbered(bounds: pa.Table, places: Int64s) -> pa.Table:
+    """The rows about files that count, by the ordinals that these have now; others have -1."""
+    moved = places[check_ordinals(np.asarray(bounds.column("file").to_numpy(), np.int64), len(places))]
+    table = bounds.filter(pa.array(moved >= 0))
     at = table.schema.get_field_index("file")
-    return table.set_column(at, table.schema.field(at), numbers)
-
-
-def _sorted_tables(
-    files: pa.Table,
-    bounds: pa.Table,
-    keys: Mapping[str, Sequence[pa.Table]],
-    uncovered: Mapping[str, Collection[int]],
-) -> tuple[dict[str, pa.Table], dict[str, frozenset[int]]]:
-    """The tables of several segments in their orders, files numbered by path, and the files that tables do not cover."""
-    import pyarrow.compute as pc
-
-    order = pc.sort_indices(files, sort_keys=[("path", "ascending")])
-    places = np.empty(len(order), np.int64)
-    places[order.to_numpy()] = np.arange(len(order))
-    everything = np.ones(len(order), bool)
-    bounds = _renumbered(bounds, everything, places)
-    out = {
-        Table.FILES: files.take(order),
-        Table.BOUNDS: bounds.sort_by(BOUNDS_ORDER),
-    }
-    left_out: dict[str, frozenset[int]] = {}
-    for name, tables in keys.items():
-        # Segments may differ in the type of the column; the type of the first counts.
-        schema = tables[0].schema
-        alike = [table for table in tables if table.schema.equals(schema)]
-        missing = {int(places[at]) for at in uncovered.get(name, ())}
-        for table in tables:
-            if not table.schema.equals(schema):
-                missing |= {int(places[at]) for at in files_of_keys(table)}
-        whole = renumbered_keys(pa.concat_tables(alike), everything, places)
-        out[name] = whole.sort_by(KEYS_ORDER)
-        left_out[name] = frozenset(missing)
-    return out, left_out
+    return table.set_column(at, table.schema.field(at), pa.array(moved[moved >= 0].astype(np.int32)))
 
 
 def _made(name: str) -> float:

@@ -36,6 +36,7 @@ __all__ = [
     "column_text",
     "leaf_columns",
     "path_of_text",
+    "paths_of_text",
 ]
 
 WHOLE_FILE: Final = -1
@@ -78,7 +79,7 @@ BOUNDS_ORDER: Final = [(name, "ascending") for name in ("column", "row_group", "
 
 def column_text(path: Sequence[str]) -> str:
     """Return the name of a column in the table `bounds`: the names of its path, with dots between them, quoted where a name
-    holds a dot or a quotation mark."""
+    holds a dot, a comma, a parenthesis or a quotation mark."""
     return ".".join(_quoted(name) for name in path)
 
 
@@ -88,8 +89,13 @@ def path_of_text(text: str) -> tuple[str, ...]:
     return tuple(n[1:-1].replace('""', '"') if n.startswith('"') else n for n in names)
 
 
+def paths_of_text(text: str) -> tuple[tuple[str, ...], ...]:
+    """Return the paths of several columns, which `column_text` made the names of, with commas between them."""
+    return tuple(path_of_text(one.strip()) for one in re.findall(r'(?:"(?:[^"]|"")*"|[^,"])+', text))
+
+
 def _quoted(name: str) -> str:
-    if "." not in name and '"' not in name and name:
+    if name and name == name.strip() and not re.search(r'[.",()]', name):
         return name
     doubled = name.replace('"', '""')
     return f'"{doubled}"'

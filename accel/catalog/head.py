@@ -13,13 +13,17 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from accel.errors import IndexFormatError
+
+if TYPE_CHECKING:
+    from accel.arrays import Bools
 
 __all__ = [
     "FORMAT_VERSION",
@@ -100,6 +104,12 @@ class Segment:
         """Files that count."""
         return self.num_files - len(self.dropped)
 
+    def covered_by(self, table: str) -> Bools:
+        """Return whether a table says something of each file."""
+        covered = np.full(self.num_files, table in self.objects)
+        covered[list(self.uncovered.get(table, ()))] = False
+        return covered
+
     @property
     def object_bytes(self) -> int:
         """The bytes of its objects."""
@@ -125,8 +135,8 @@ class CatalogHead:
     """How many commits came before."""
     columns: tuple[str, ...] | None = None
     """The columns that have bounds; None for all."""
-    indexes: Mapping[str, str] = field(default_factory=dict)
-    """The kinds of index by column."""
+    indexes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The kinds of index by what they are of, as `CatalogIndex.of` has it."""
     segments: tuple[Segment, ...] = ()
     retired: tuple[Retired, ...] = ()
 
@@ -161,7 +171,7 @@ class CatalogHead:
             "base": self.base,
             "generation": self.generation,
             "columns": self.columns,
-            "indexes": dict(self.indexes),
+            "indexes": {of: list(kinds) for of, kinds in self.indexes.items()},
             "segments": [
                 {
                     "id": segment.id,
@@ -234,7 +244,7 @@ class CatalogHead:
             base=str(described["base"]),
             generation=int(described["generation"]),
             columns=None if described["columns"] is None else tuple(described["columns"]),
-            indexes=dict(described["indexes"]),
+            indexes={str(of): tuple(map(str, kinds)) for of, kinds in dict(described["indexes"]).items()},
             segments=tuple(_segment(one, objects) for one in described["segments"]),
             retired=tuple(Retired(_checked_name(name), float(since)) for name, since in described["retired"]),
         )

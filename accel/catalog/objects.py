@@ -23,6 +23,8 @@ from accel.cache.cache_key import CacheKey, Entry
 from accel.cache.freshness import PART_BYTES, put_object, written_since
 from accel.catalog.describing import metadata_bytes
 from accel.catalog.head import HEAD_NAME, CatalogHead, Segment, SegmentObject, Table
+from accel.catalog.kinds import index_of_table
+from accel.catalog.object_tables import ObjectTables
 from accel.catalog.segments import CatalogSnapshot, SegmentReader
 from accel.decode.arrow import arrow_schema, shared_schema
 from accel.errors import IndexFormatError, ObjectChangedError, StoreError
@@ -37,7 +39,7 @@ from accel.store.location import Location, parse_url
 from accel.store.range_store import ObjectEntry, Writer
 from accel.store.threads import WORK
 
-__all__ = ["INLINE_BYTES", "ObjectHome", "directory_at", "home_at"]
+__all__ = ["INLINE_BYTES", "ObjectHome", "directory_at"]
 
 INLINE_BYTES: Final = MIB
 """Bytes of segments that a head holds itself, so that they cost no request."""
@@ -54,12 +56,6 @@ _PAGE_FILES: Final = 8
 """Files of a page of metadata where each is read by itself."""
 _LEVEL: Final = 9
 """Of Zstandard: the tables are written once and read often."""
-
-
-def home_at(index: str | os.PathLike[str], connector: Connector, *, in_store: bool) -> ObjectHome:
-    """Return the home of the index with that URL or path."""
-    location = directory_at(index, in_store=in_store)
-    return ObjectHome(connector.client(location), location)
 
 
 def directory_at(path: str | os.PathLike[str], *, in_store: bool) -> Location:
@@ -86,13 +82,28 @@ class ObjectHome:
         self._head = self._directory + HEAD_NAME
         self._key = CacheKey(client.token, self._head, None, Entry.CATALOG)
 
+    @classmethod
+    def at(cls, index: str | os.PathLike[str], connector: Connector, *, in_store: bool) -> ObjectHome:
+        """Return the home in the directory with that URL or path."""
+        location = directory_at(index, in_store=in_store)
+        return cls(connector.client(location), location)
+
     def __str__(self) -> str:
         return str(self.location)
+
+    @property
+    def in_store(self) -> bool:
+        """See `CatalogHome.in_store`."""
+        return self.location.scheme == "store"
+
+    def is_in(self, directory: Location) -> bool:
+        """See `CatalogHome.is_in`."""
+        return self.location == directory
 
     def base(self, head: CatalogHead) -> tuple[str, str]:
         """Return the root of the store, and the path in it, that the paths of the catalog are relative to."""
         if head.base != ".":
-            location = parse_url(head.base, in_store=self.location.scheme == "store")
+            location = parse_url(head.base, in_store=self.in_store)
             return location.root, location.path
         parent = self._directory.rstrip("/").rpartition("/")[0]
         return self.location.root, f"{parent}/" if parent else ""
@@ -105,7 +116,9 @@ class ObjectHome:
 
     def reader(self, *, cache: Cache | None, options: Options, metrics: Metrics) -> SegmentReader:
         """Return what reads the tables of a snapshot."""
-        return SegmentReader(self._client, self._directory, cache=cache, options=options, metrics=metrics)
+        return SegmentReader(
+            ObjectTables(self._client, self._directory, cache=cache, options=options, metrics=metrics)
+        )
 
     # -- the head --------------------------------------------------------------------------------
 
@@ -290,7 +303,7 @@ def _within_limit(head: CatalogHead) -> CatalogHead:
 
 
 def _parquet_of(name: str, table: pa.Table) -> bytes:
-    # The rows of `files` are large, and of a large index they are taken one by one; the values of keys ascend.
+    # The rows of `files` are large, and of a large index they are taken one by one.
     if name == Table.FILES:
         whole = _encode(table, page_rows=_INLINE_PAGE_ROWS, use_dictionary=False)
         return (
@@ -300,9 +313,13 @@ def _parquet_of(name: str, table: pa.Table) -> bytes:
         )
     if name == Table.BOUNDS:
         return _encode(table, page_rows=_PAGE_ROWS, use_dictionary=["column", "family"])
-    ascending = pa.types.is_integer(table.schema.field("value").type)
-    encodings = {"value": "DELTA_BINARY_PACKED" if ascending else "PLAIN", "place": "BYTE_STREAM_SPLIT"}
-    return _encode(table, page_rows=_PAGE_ROWS, use_dictionary=False, column_encoding=encodings)
+    index = index_of_table(name)
+    if index is None:
+        raise ValueError(f"there is no table {name!r}")
+    how = index.encoding(table.schema)
+    return _encode(
+        table, page_rows=how.page_rows, use_dictionary=how.use_dictionary, column_encoding=how.column_encoding
+    )
 
 
 def _encode(table: pa.Table, *, page_rows: int, **encoding: Any) -> bytes:

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from accel.cache.cache import Cache
 from accel.catalog.describing import column_text
-from accel.catalog.keys import KeyConditions, KeyHits
-from accel.catalog.objects import ObjectHome
+from accel.catalog.homes import CatalogHome
+from accel.catalog.kind import CatalogQuestion, Hits, evidence_of, rows_of
 from accel.catalog.segments import CatalogSnapshot, FileDirectory, SegmentReader, SegmentTables
 from accel.errors import AccelError, IndexFormatError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
@@ -63,8 +63,8 @@ class Verdict:
 
     may_match: Bools
     """Whether each file may."""
-    hits: KeyHits | None
-    """What tables of keys say."""
+    hits: Sequence[Hits]
+    """What the indexes say."""
 
 
 class CatalogPruner:
@@ -72,14 +72,14 @@ class CatalogPruner:
 
     Parameters
     ----------
-    home : ObjectHome
+    home : CatalogHome
         Where the catalog is.
     spec : ScanSpec
         What the scan is asked for.
     cache : Cache or None
     """
 
-    def __init__(self, home: ObjectHome, spec: ScanSpec, *, cache: Cache | None) -> None:
+    def __init__(self, home: CatalogHome, spec: ScanSpec, *, cache: Cache | None) -> None:
         self.home = home
         self._spec = spec
         self.cache = cache
@@ -262,20 +262,23 @@ class CatalogPruner:
             bound = bind(where, data_set)
         except AccelError:
             return None  # the scan itself says what is wrong
-        conditions = KeyConditions(where, data_set, constant=constant)
-        names = {column_text(column.path) for column in bound.columns if column.path[0] not in constant}
-        looked_up: list[Callable[[SegmentReader], Coroutine[Any, Any, KeyHits | None]]] = [
-            partial(SegmentReader.look_up, tables=one, conditions=conditions) for one in snapshot.tables
+        question = CatalogQuestion.of(where, bound, data_set=data_set, constant=constant)
+        looked_up: list[Callable[[SegmentReader], Coroutine[Any, Any, Any]]] = [
+            partial(SegmentReader.look_up, tables=one, question=question) for one in snapshot.tables
         ]
-        bounded: list[Callable[[SegmentReader], Coroutine[Any, Any, None]]] = [
-            partial(SegmentReader.load_bounds, tables=one, names=names) for one in snapshot.tables
+        bounded: list[Callable[[SegmentReader], Coroutine[Any, Any, Any]]] = [
+            partial(SegmentReader.find_bounds, tables=one, bound=bound, constant=constant)
+            for one in snapshot.tables
         ]
         found = await reader.side_by_side([*looked_up, *bounded])
         verdicts = {}
-        for tables, hits in zip(snapshot.tables, found, strict=False):
-            may_match = tables.may_match(bound, constant=constant)
-            if hits is not None:
-                may_match &= hits.may_match(len(may_match))
+        n = len(snapshot.tables)
+        for tables, hits, matching in zip(snapshot.tables, found[:n], found[n:], strict=True):
+            evidence = partial(evidence_of, hits) if hits else None
+            may_match = tables.may_match(bound, matching, constant=constant, index_evidence=evidence)
+            for one in hits:
+                may = one.may_match()
+                may_match = may_match if may is None else may_match & may
             verdicts[tables.segment.id] = Verdict(may_match, hits)
         return verdicts
 
@@ -313,14 +316,14 @@ class CatalogPruner:
     ) -> FileEntry:
         """The file with the rows that may match, where the catalog knows them."""
         verdict = verdicts[place.tables.segment.id]
-        if file.facts is None or (verdict.hits is None and verdict.may_match[place.ordinal]):
+        if file.facts is None or (not verdict.hits and verdict.may_match[place.ordinal]):
             return file
         rows: Mapping[int, RowSelection] | None = {}
-        if verdict.hits is not None and verdict.may_match[place.ordinal]:
+        if verdict.may_match[place.ordinal]:
             try:
                 handle, _ = await request.reader.open(file)
             except AccelError:
                 return file  # opened again in its turn, it says what is wrong
             current = handle.etag is not None and file.etag is not None and same_etag(handle.etag, file.etag)
-            rows = verdict.hits.rows(place.ordinal, handle) if current else None
+            rows = rows_of(verdict.hits, place.ordinal, handle) if current else None
         return file if rows is None else replace(file, facts=replace(file.facts, rows=rows))

@@ -9,8 +9,9 @@ from typing import Any
 from accel.catalog.building import CatalogBuilder, IndexReport, Progress
 from accel.catalog.describing import column_text
 from accel.catalog.head import CatalogHead
-from accel.catalog.keys import KEYS
-from accel.catalog.objects import ObjectHome, directory_at, home_at
+from accel.catalog.homes import CatalogHome, home_at
+from accel.catalog.kinds import spelled_indexes
+from accel.catalog.objects import directory_at
 from accel.catalog.published import index_beside
 from accel.errors import StoreError
 from accel.options import Options, check_options
@@ -32,6 +33,7 @@ __all__ = [
 
 GRACE_SECONDS = 24 * 3600.0
 Path = str | os.PathLike[str]
+Indexes = Mapping[str | tuple[str, ...], str | Sequence[str]]
 
 
 def build_index(
@@ -39,7 +41,7 @@ def build_index(
     *,
     to: Path | None = None,
     columns: Sequence[str] | None = None,
-    indexes: Mapping[str, str] | None = None,
+    indexes: Indexes | None = None,
     progress: Progress | None = None,
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -99,7 +101,7 @@ async def build_index_async(
     *,
     to: Path | None = None,
     columns: Sequence[str] | None = None,
-    indexes: Mapping[str, str] | None = None,
+    indexes: Indexes | None = None,
     progress: Progress | None = None,
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -324,7 +326,7 @@ class IndexCall:
         self._in_store = store is not None
         self._progress = progress
 
-    def home(self, index: Path) -> ObjectHome:
+    def home(self, index: Path) -> CatalogHome:
         """Return the home of an index."""
         return home_at(index, self._connector, in_store=self._in_store)
 
@@ -338,19 +340,16 @@ class IndexCall:
         source: Path,
         to: Path | None,
         columns: Sequence[str] | None,
-        indexes: Mapping[str, str] | None,
+        indexes: Indexes | None,
     ) -> IndexReport:
         """Do what `build_index` does."""
         if isinstance(columns, str):
             raise TypeError(f"columns is a sequence of names, not the text {columns!r:.80}")
-        kinds = {_column(name): kind for name, kind in (indexes or {}).items()}
-        unknown = sorted({str(kind) for kind in kinds.values()} - {KEYS})
-        if unknown:
-            raise ValueError(f"there is no index of kind {unknown[0]!r} outside the files: there is {KEYS!r}")
+        kinds = spelled_indexes(indexes or {})
         directory = directory_at(source, in_store=self._in_store)
         beside = to is None
         index = index_beside(source) if to is None else to
-        if to is not None and directory_at(to, in_store=self._in_store) == directory:
+        if self.home(index).is_in(directory):
             raise StoreError("the index and the files cannot share a directory", path=str(directory))
         head = CatalogHead(
             base="." if beside else directory.url,

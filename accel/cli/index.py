@@ -106,12 +106,18 @@ def _print_description(found: IndexDescription) -> None:
     )
     covered = "all columns" if found.columns is None else safe_text(", ".join(found.columns))
     print(f"bounds of {covered}; {found.retired:,} objects to be removed by vacuum")
+    tables = [
+        (safe_text(one.table), f"{one.rows:,}", f"{one.nbytes:,}", f"{one.uncovered:,}")
+        for one in found.tables
+    ]
+    header = ("table", "rows", "bytes", "files left out")
+    print_table(console_for(sys.stdout), header, tables, numeric=(False, True, True, True))
     rows = [
         (one.id, f"{one.files:,}", f"{one.dropped:,}", f"{one.nbytes:,}", "yes" if one.inline else "no")
         for one in found.segments
     ]
-    header = ("segment", "files", "dropped", "bytes", "in the head")
-    print_table(console_for(sys.stdout), header, rows, numeric=(False, True, True, True, False))
+    of_segments = ("segment", "files", "dropped", "bytes", "in the head")
+    print_table(console_for(sys.stdout), of_segments, rows, numeric=(False, True, True, True, False))
 
 
 def _print_differences(found: IndexDifferences) -> None:
