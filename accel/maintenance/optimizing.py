@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any, BinaryIO, Final
@@ -18,12 +17,14 @@ import pyarrow as pa
 
 from accel.api import AUTO, scan
 from accel.catalog.building import CatalogBuilder
-from accel.catalog.objects import directory_at, home_at
+from accel.catalog.objects import directory_at
 from accel.catalog.published import index_beside
+from accel.catalog.verbs import IndexCall
 from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.maintenance.commits import DirectoryCommit
 from accel.maintenance.layout import Layout, Preset, WrittenFile
 from accel.maintenance.ordering import Ordering, Sample
+from accel.maintenance.progress import JobProgress, Progress, run_to_end
 from accel.maintenance.rewriting import Rewrite
 from accel.maintenance.table_files import TableFiles, list_table, open_table
 from accel.metrics import Metrics
@@ -32,30 +33,16 @@ from accel.planning.file_entry import FileEntry
 from accel.store import io_loop
 from accel.store.client import Connector
 from accel.store.location import Location
-from accel.store.tasks import see
 from accel.tables.journal import AddedFile, Journal, RemovedFile
 from accel.writing.table_writer import BloomColumns, SortBy, open_target
 from accel.writing.wanted import Indexes
 
-__all__ = ["JobProgress", "OptimizeJob", "OptimizeReport", "optimize", "optimize_async"]
+__all__ = ["OptimizeJob", "OptimizeReport", "optimize", "optimize_async"]
 
 _SAMPLE_FILES: Final = 1 << 10
 """Files from which values are sampled, at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobProgress:
-    """How far a job over a directory is."""
-
-    stage: str
-    """"sample", "read" or "write" (rows), or "files"."""
-    done: int
-    """Rows or files that are done in this stage."""
-    total: int
-    """All of them."""
-
-
-Progress = Callable[[JobProgress], None]
 Path = str | os.PathLike[str]
 
 
@@ -219,17 +206,7 @@ async def optimize_async(
         pyarrow_options=pyarrow_options,
     )  # fmt: skip
     del source, to, store, storage_options
-    work = asyncio.ensure_future(asyncio.to_thread(job.run))
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        job.cancelled.set()
-        # Even if it is cancelled again it waits: the thread may be committing.
-        while not work.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait((work,))
-        see(work)
-        raise
+    return await run_to_end(job.run, job.cancelled)
 
 
 class _Cancelled(Exception):
@@ -294,8 +271,12 @@ class OptimizeJob:
         beside = index_beside(source if to is None else to)
         self._index = None if index is None else beside if index == AUTO else os.fspath(index)
         self._index_must_be = index is not None and index != AUTO
-        self._given = {"store": store, "storage_options": storage_options, "options": self.options}
-        self.connector = Connector(**self._given)  # type: ignore[arg-type]
+        self._given: dict[str, Any] = {
+            "store": store,
+            "storage_options": storage_options,
+            "options": self.options,
+        }
+        self.connector = Connector(**self._given)
         self._progress = progress
         self.cancelled = threading.Event()
         self._metrics = Metrics()
@@ -487,8 +468,7 @@ class OptimizeJob:
             await self._catalog(journal.index).replace_files([file.path for file in journal.added], removed)
 
     def _catalog(self, index: str) -> CatalogBuilder:
-        home = home_at(index, self.connector, in_store=self._in_store)
-        return CatalogBuilder(home, self.connector.client, options=self.options)
+        return IndexCall(**self._given).builder(index)
 
     def abandon(self) -> None:
         """Remove what was written, unless it was committed. The next call does what fails here."""
