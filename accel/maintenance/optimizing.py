@@ -33,7 +33,7 @@ from accel.planning.file_entry import FileEntry
 from accel.store import io_loop
 from accel.store.client import Connector
 from accel.store.location import Location
-from accel.tables.journal import AddedFile, Journal, RemovedFile
+from accel.tables.journal import STAGE_PREFIX, AddedFile, Journal, RemovedFile
 from accel.writing.table_writer import BloomColumns, SortBy, open_target
 from accel.writing.wanted import Indexes
 
@@ -407,13 +407,9 @@ class OptimizeJob:
         urls = [self.table.files[at].url for at in members]
         return read_rows(urls, rewrite, self._given)
 
-    @contextlib.contextmanager
-    def open_new(self, name: str) -> Iterator[BinaryIO]:
+    def open_new(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]:
         """Open a new file of a name."""
-        path = self.target.path + self.directory.staged(name)
-        place = Location(self.target.scheme, self.target.root, path, self.target.options)
-        with open_target(place, self.connector) as file:
-            yield file
+        return open_staged(self.target, self.directory.id, name, self._given)
 
     def added(self, folder: str, number: int, file: WrittenFile) -> AddedFile:
         """Return a file that was written for a folder, with the name that it gets: in the order of its number."""
@@ -501,6 +497,29 @@ class OptimizeJob:
 def staged_name(folder: int, number: int) -> str:
     """Return a name for a new file, which no other attempt uses."""
     return f"{folder:05d}-{number:05d}-{secrets.token_hex(4)}.parquet"
+
+
+@contextlib.contextmanager
+def open_staged(target: Location, job: str, name: str, given: Mapping[str, Any]) -> Iterator[BinaryIO]:
+    """Open a new file that appears under a hidden name of a job when the context ends well.
+
+    Parameters
+    ----------
+    target : Location
+        The directory.
+    job : str
+        The name of the job.
+    name : str
+        As `staged_name` returns it.
+    given : mapping
+        The store, its options, and accel's, as far as they are given.
+    """
+    whole: dict[str, Any] = {"store": None, "storage_options": None, **given}
+    whole["options"] = check_options(whole.get("options"))
+    path = f"{target.path}{STAGE_PREFIX}{job}-{name}"
+    place = Location(target.scheme, target.root, path, target.options)
+    with open_target(place, Connector(**whole)) as file:
+        yield file
 
 
 def read_rows(urls: Sequence[str], rewrite: Rewrite, given: Mapping[str, Any]) -> Iterator[pa.Table]:
