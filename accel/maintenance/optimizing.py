@@ -277,7 +277,7 @@ class OptimizeJob:
             "options": self.options,
         }
         self.connector = Connector(**self._given)
-        self._progress = progress
+        self.progress = progress
         self.cancelled = threading.Event()
         self._metrics = Metrics()
         self._reported = 0.0
@@ -489,9 +489,9 @@ class OptimizeJob:
         if self.cancelled.is_set():
             raise _Cancelled
         self._done[stage] = self._done.get(stage, 0) + count
-        if self._progress is not None:
+        if self.progress is not None:
             whole = sum(self.table.num_rows.values()) if total is None else total
-            self._progress(JobProgress(stage, self._done[stage], whole))
+            self.progress(JobProgress(stage, self._done[stage], whole))
 
 
 def staged_name(folder: int, number: int) -> str:

@@ -21,9 +21,9 @@ class JobProgress:
     """How far a job over a directory is."""
 
     stage: str
-    """"sample", "read" or "write" (rows), or "files"."""
+    """"sample", "read" or "write" (rows), "files"; on Spark "sample", "write" or "embed" (tasks)."""
     done: int
-    """Rows or files that are done in this stage."""
+    """Rows, files or tasks that are done in this stage."""
     total: int
     """All of them."""
 

@@ -35,6 +35,7 @@ from accel.spark.frame import for_executors, spread
 from accel.spark.stages import (
     PIECE_BYTES,
     Piece,
+    collect,
     group_pieces,
     parallelism,
     run_shares,
@@ -97,7 +98,7 @@ def optimize(
         Parts of the table that are sorted and written by one task each; by default as many as the session runs at once, more if one
         would be of more than 512 MiB, and fewer if files would be smaller than `target_file_size`.
     progress : callable, optional
-        Called with a `JobProgress` on the driver, when parts are done.
+        Called with a `JobProgress` on the driver now and then, from another thread: it counts tasks of Spark. Spark Connect tells none.
     store, storage_options, options, **pyarrow_options
         As for `accel.optimize`. `storage_options` reach the executors in the pickled function, and only if they are given.
 
@@ -290,7 +291,7 @@ class _Rewriting:
         if parts > 1 or executors.rewrite.ordering.z_order:
             shares = self._shares(self._at_once * _SHARES)
             frame = run_shares(self._spark, self._pickled(shares), executors.sample)
-            sample = pa.concat_tables([from_bytes(row.piece) for row in frame.collect()])
+            sample = pa.concat_tables([from_bytes(row.piece) for row in self._rows_of(frame, "sample")])
             ordering = executors.rewrite.ordering.with_limits(sample)
             limits = ordering.split(sample, parts) if len(sample) else None
             executors = replace(
@@ -335,15 +336,18 @@ class _Rewriting:
     def _collect(self, frame: DataFrame) -> dict[int, list[WrittenFile]]:
         """Run the job, and return the files of each share or part."""
         found: dict[int, list[WrittenFile]] = {}
-        for row in frame.collect():
+        for row in self._rows_of(frame, "write"):
             files = [
                 WrittenFile(**{**each, "warnings": tuple(each["warnings"])}) for each in json.loads(row.piece)
             ]
             found[row.number] = files
             self._job.warnings += [warning for file in files for warning in file.warnings]
-        rows = sum(file.rows for files in found.values() for file in files)
-        self._job.note("write", rows)
         return found
+
+    def _rows_of(self, frame: DataFrame, stage: str) -> list[Any]:
+        progress = self._job.progress
+        tell = None if progress is None else lambda done, total: progress(JobProgress(stage, done, total))
+        return collect(self._spark, frame, tell)
 
     def _named(self, found: Sequence[tuple[int, list[WrittenFile]]]) -> list[AddedFile]:
         numbers: dict[int, int] = {}
@@ -393,7 +397,7 @@ def embed(
     source, to, indexes, index
         As for `accel.embed_files`. Every executor must be able to reach both directories.
     progress : callable, optional
-        Called with a `JobProgress` on the driver, when files are done.
+        As for `optimize`.
     store, storage_options, options
         As for `accel.embed_files`. `storage_options` reach the executors in the pickled function, and only if they are given.
 
@@ -418,14 +422,13 @@ def embed(
     paths = job.paths()
     count = min(len(paths), parallelism(own) * _SHARES)
     shares = [json.dumps(paths[at::count]).encode() for at in range(count)]
-    rows = run_shares(own, shares, work).collect()
+    tell = None if progress is None else lambda done, total: progress(JobProgress("embed", done, total))
+    rows = collect(own, run_shares(own, shares, work), tell)
     files = [
         EmbeddedFile(**{**each, "warnings": tuple(each["warnings"])})
         for row in rows
         for each in json.loads(row.piece)
     ]
-    if progress is not None:
-        progress(JobProgress("files", len(files), len(paths)))
     return job.report(paths, sorted(files, key=lambda file: file.path))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,7 +11,16 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["PIECE_BYTES", "Piece", "Work", "group_pieces", "parallelism", "run_shares", "session_of_pieces"]
+__all__ = [
+    "PIECE_BYTES",
+    "Piece",
+    "Work",
+    "collect",
+    "group_pieces",
+    "parallelism",
+    "run_shares",
+    "session_of_pieces",
+]
 
 PIECE_BYTES: Final = 2 << 20
 """About the bytes of a piece. A row of Spark holds one, and some rows are in memory at once."""
@@ -19,6 +29,9 @@ _PIECES: Final = "number INT, piece BINARY"
 _PIECES_ARROW: Final = pa.schema([("number", pa.int32()), ("piece", pa.binary())])
 _DEFAULT_PARALLELISM: Final = 16
 """Of a session that does not tell it (Spark Connect)."""
+
+_LOOK_SECONDS: Final = 1.0
+"""Between two looks at the tasks of a job."""
 
 Piece = tuple[int, bytes]
 """Bytes, and the number of the share that they are of."""
@@ -93,6 +106,36 @@ class _Worker:
             for _ in mine:
                 """The work has left some."""
             row = after[0] if after else None
+
+
+def collect(spark: SparkSession, frame: DataFrame, progress: Callable[[int, int], None] | None) -> list[Any]:
+    """Run a job and return its rows; `progress` is told the tasks that are done and all of them, now and then."""
+    context = getattr(spark, "sparkContext", None)
+    if progress is None or context is None:
+        return list(frame.collect())
+    ended = threading.Event()
+    before = set(context.statusTracker().getJobIdsForGroup(None))
+    watch = threading.Thread(
+        target=_watch, args=(context, before, progress, ended), name="accel-spark-progress", daemon=True
+    )
+    watch.start()
+    try:
+        return list(frame.collect())
+    finally:
+        ended.set()
+        watch.join()
+
+
+def _watch(
+    context: Any, before: set[int], progress: Callable[[int, int], None], ended: threading.Event
+) -> None:
+    tracker = context.statusTracker()
+    while not ended.wait(_LOOK_SECONDS):
+        jobs = [tracker.getJobInfo(job) for job in set(tracker.getJobIdsForGroup(None)) - before]
+        numbers = {stage for job in jobs if job is not None for stage in job.stageIds}
+        stages = [found for found in map(tracker.getStageInfo, numbers) if found is not None]
+        if stages:
+            progress(sum(one.numCompletedTasks for one in stages), sum(one.numTasks for one in stages))
 
 
 def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
