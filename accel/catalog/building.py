@@ -11,7 +11,7 @@ import contextlib
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -55,7 +55,7 @@ _BLOCK: Final = 256
 _MOST_INDEX_BYTES: Final = MIB
 _ATTEMPTS: Final = 50
 """Commits that may come between before a change is given up."""
-_MOST_SEGMENTS: Final = 16
+MOST_SEGMENTS: Final = 16
 """A refresh that leaves more of them compacts them."""
 _STAMP = re.compile(r"-(\d{8}T\d{6}Z)-")
 
@@ -99,6 +99,8 @@ class _Change:
     """The files of `added`, by path: ordinal and etag."""
     dropped: Mapping[str, str] = field(default_factory=dict)
     """The etags of versions that are gone, by path."""
+    completes: bool = False
+    """Whether the catalog lists all files afterwards."""
 
 
 class CatalogBuilder:
@@ -165,12 +167,15 @@ class CatalogBuilder:
             done += len(paths)
             skipped |= failed
             if change is not None:
-                snapshot = await self._commit(change, snapshot)
+                completes = start + _SEGMENT_FILES >= len(new)
+                snapshot = await self._commit(replace(change, completes=completes), snapshot)
         # The commit of a new version drops the old one, so that the file is listed all the time.
         lost = {path: etag for path, etag in replaced.items() if path in skipped}
         if lost:
             snapshot = await self._commit(_Change(dropped=lost), snapshot)
-        if len(snapshot.head.segments) > _MOST_SEGMENTS:
+        if not snapshot.head.complete:
+            snapshot = await self._commit(_Change(completes=True), snapshot)
+        if len(snapshot.head.segments) > MOST_SEGMENTS:
             snapshot = await self._merge(snapshot)
         return self._report(
             snapshot,
@@ -324,15 +329,16 @@ class CatalogBuilder:
             return added
 
         entries = dict(files)
-        async for opened in self._open_blocks(files):
-            added = await WORK.run(add, opened)
-            if indexes:
-                paths = list(listed)
-                for at, handle in added:
-                    await self.add_values(indexes, at, entries[paths[at]], handle)
-            done += len(opened)
-            if self._progress is not None:
-                self._progress(done, total)
+        async with contextlib.aclosing(self._open_blocks(files)) as blocks:
+            async for opened in blocks:
+                added = await WORK.run(add, opened)
+                if indexes:
+                    paths = list(listed)
+                    for at, handle in added:
+                        await self.add_values(indexes, at, entries[paths[at]], handle)
+                done += len(opened)
+                if self._progress is not None:
+                    self._progress(done, total)
         if not len(rows):
             return None, failed
         tables = {Table.FILES: await WORK.run(rows.finish), Table.BOUNDS: await WORK.run(bounds.finish)}
@@ -389,14 +395,15 @@ class CatalogBuilder:
             return None
         column = table.column(0)
         for name in path[1:]:
-            column = pa.chunked_array([_field_of(chunk, name) for chunk in column.chunks])
+            kind = column.type.field(name).type
+            column = pa.chunked_array([_field_of(chunk, name) for chunk in column.chunks], kind)
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         return column
 
     async def _open_blocks(
         self, files: Sequence[tuple[str, FileEntry]]
-    ) -> AsyncIterator[Sequence[tuple[str, FileHandle | AccelError]]]:
+    ) -> AsyncGenerator[Sequence[tuple[str, FileHandle | AccelError]], None]:
         """Open files block by block; the next block is opened while the caller is busy with one."""
         blocks = [files[start : start + _BLOCK] for start in range(0, len(files), _BLOCK)]
         async with asyncio.TaskGroup() as group:
@@ -532,7 +539,12 @@ class CatalogBuilder:
         if change.added is not None:
             segments.append(replace(change.added, dropped=frozenset(own_dropped)))
         live = tuple(segment for segment in segments if segment.num_live)
-        head = replace(head, segments=live, generation=head.generation + 1)
+        head = replace(
+            head,
+            segments=live,
+            generation=head.generation + 1,
+            complete=head.complete or change.completes,
+        )
         return _retire(head, snapshot.head, also=change.added)
 
     async def _merge(self, snapshot: CatalogSnapshot) -> CatalogSnapshot:

@@ -137,6 +137,9 @@ class CatalogHead:
     """The columns that have bounds; None for all."""
     indexes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The kinds of index by what they are of, as `CatalogIndex.of` has it."""
+    complete: bool = True
+    """Whether a refresh has listed all files of the directory. Scans may rely on the list of files only then: an index
+    that scans have learned, or whose first build was not finished, lists some."""
     segments: tuple[Segment, ...] = ()
     retired: tuple[Retired, ...] = ()
 
@@ -172,6 +175,7 @@ class CatalogHead:
             "generation": self.generation,
             "columns": self.columns,
             "indexes": {of: list(kinds) for of, kinds in self.indexes.items()},
+            "complete": self.complete,
             "segments": [
                 {
                     "id": segment.id,
@@ -245,6 +249,7 @@ class CatalogHead:
             generation=int(described["generation"]),
             columns=None if described["columns"] is None else tuple(described["columns"]),
             indexes={str(of): tuple(map(str, kinds)) for of, kinds in dict(described["indexes"]).items()},
+            complete=bool(described.get("complete", True)),
             segments=tuple(_segment(one, objects) for one in described["segments"]),
             retired=tuple(Retired(_checked_name(name), float(since)) for name, since in described["retired"]),
         )

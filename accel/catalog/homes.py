@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from accel.cache.cache import Cache
+    from accel.cache.cache_key import CacheKey
     from accel.catalog.head import CatalogHead, Segment
     from accel.catalog.segments import CatalogSnapshot, SegmentReader
     from accel.metrics import Metrics
@@ -28,6 +29,11 @@ class CatalogHome(Protocol):
     A home has one head, which is replaced by compare-and-swap, and segments, which never change: whoever reads by an older head
     finds what that names until `vacuum` removes it. `str` names it without credentials.
     """
+
+    @property
+    def key(self) -> CacheKey:
+        """The key of the catalog in caches, which tells it from any other, and from the same one with other credentials."""
+        ...
 
     @property
     def in_store(self) -> bool:
@@ -117,7 +123,11 @@ class CatalogHome(Protocol):
 
 
 # Scheme of the URL -> module and attribute of what makes the home: it takes the arguments of `home_at`.
-_MAKERS: Final[Mapping[str, str]] = {}
+_MAKERS: Final[Mapping[str, str]] = {
+    "memory": "accel.catalog.key_value_homes:memory_home",
+    "redis": "accel.catalog.key_value_homes:redis_home",
+    "rediss": "accel.catalog.key_value_homes:redis_home",
+}
 _OBJECTS: Final = "accel.catalog.objects:ObjectHome.at"
 """Of a path, and of the URL of a store."""
 
@@ -133,8 +143,9 @@ def home_at(index: str | os.PathLike[str], connector: Connector, *, in_store: bo
     in_store : bool
         The caller gave a store: paths are relative to it.
     """
-    scheme = os.fspath(index).partition("://")[0].lower()
-    module, _, name = _MAKERS.get(scheme, _OBJECTS).partition(":")
+    scheme, colon, _ = os.fspath(index).partition("://")
+    maker = _MAKERS.get(scheme.lower(), _OBJECTS) if colon else _OBJECTS
+    module, _, name = maker.partition(":")
     make = import_module(module)
     for attribute in name.split("."):
         make = getattr(make, attribute)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 import pyarrow as pa
 
-from accel.catalog.kind import CatalogIndex, CatalogQuestion, Hits, IndexTableBuilder, Lookup, TableEncoding
+from accel.catalog.kind import CatalogQuestion, Hits, IndexTableBuilder, Lookup, RowwiseIndex, TableEncoding
 from accel.catalog.units import UnitHits, file_units, files_of_places, is_flat, moved_places, places_of
 from accel.format.domain import Domain, storage_type
 from accel.planning.handle import FileHandle
@@ -34,7 +34,7 @@ _PAGE_ROWS: Final = 4096
 _MOST_COLUMNS: Final = 8
 
 
-class Keys(CatalogIndex):
+class Keys(RowwiseIndex):
     """Places of the values of columns."""
 
     kind: ClassVar[str] = "keys"
@@ -50,11 +50,11 @@ class Keys(CatalogIndex):
         """See `CatalogIndex.order`."""
         return tuple((name, "ascending") for name in (*self.names, "place"))
 
-    def encoding(self, schema: pa.Schema) -> TableEncoding:
+    def encoding(self, table: pa.Table) -> TableEncoding:
         """See `CatalogIndex.encoding`."""
         # The values ascend.
         encodings = {
-            name: "DELTA_BINARY_PACKED" if pa.types.is_integer(schema.field(name).type) else "PLAIN"
+            name: "DELTA_BINARY_PACKED" if pa.types.is_integer(table.schema.field(name).type) else "PLAIN"
             for name in self.names
         }
         return TableEncoding(
@@ -66,11 +66,11 @@ class Keys(CatalogIndex):
         return _Builder(self)
 
     def ordinals(self, table: pa.Table) -> Int64s:
-        """See `CatalogIndex.ordinals`."""
+        """See `RowwiseIndex.ordinals`."""
         return files_of_places(place_column(table))
 
     def with_ordinals(self, table: pa.Table, ordinals: Int64s) -> pa.Table:
-        """See `CatalogIndex.with_ordinals`."""
+        """See `RowwiseIndex.with_ordinals`."""
         at = table.schema.get_field_index("place")
         moved = moved_places(place_column(table), ordinals)
         return table.set_column(at, table.schema.field(at), pa.array(moved))

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from accel.catalog.describing import column_text, paths_of_text
 from accel.errors import AccelError, IndexFormatError
+from accel.metrics import Metrics
 from accel.planning.handle import FileHandle
 from accel.planning.selection import RowSelection
 from accel.predicate.atoms import Bound, Node
@@ -33,6 +34,8 @@ __all__ = [
     "Hits",
     "IndexTableBuilder",
     "Lookup",
+    "RowHits",
+    "RowwiseIndex",
     "TableEncoding",
     "check_ordinals",
     "evidence_of",
@@ -47,6 +50,8 @@ class TableEncoding:
     page_rows: int
     use_dictionary: bool | Sequence[str] = False
     column_encoding: Mapping[str, str] = field(default_factory=dict)
+    write_statistics: bool | Sequence[str] = True
+    """The columns that have bounds, which the head holds for each page."""
 
 
 # -- asking ------------------------------------------------------------------------------------------
@@ -87,6 +92,15 @@ class CatalogQuestion:
         return self.bound.columns[self.paths[path]].type
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RowHits:
+    """The rows of a file that may match."""
+
+    groups: Mapping[int, RowSelection]
+    """By row group; those that are not named hold none."""
+    pages_dropped: int = 0
+
+
 class Hits:
     """What the table of one index says of the files of a segment. An index has those of the methods that it can answer."""
 
@@ -98,8 +112,8 @@ class Hits:
         """Return the outcomes that a part of the bound predicate may have in each file; None where that is not told."""
         return None
 
-    def rows(self, file: int, handle: FileHandle) -> Mapping[int, RowSelection] | None:
-        """Return the rows of a file that may match, by row group; None where the table says nothing of them.
+    def rows(self, file: int, handle: FileHandle) -> RowHits | None:
+        """Return the rows of a file that may match; None where the table says nothing of them.
 
         Raises
         ------
@@ -130,15 +144,34 @@ def evidence_of(hits: Sequence[Hits], node: Node) -> Evidence | None:
     return total
 
 
-def rows_of(hits: Sequence[Hits], file: int, handle: FileHandle) -> Mapping[int, RowSelection] | None:
-    """Return the rows of a file that may match by all indexes, by row group; None where none tells. Raises as `Hits.rows`."""
+def rows_of(
+    hits: Mapping[str, Hits], file: int, handle: FileHandle, *, metrics: Metrics
+) -> Mapping[int, RowSelection] | None:
+    """Return the rows of a file that may match by all indexes, by row group; None where none tells.
+
+    `metrics` counts what each rules out, by table. Raises as `Hits.rows` does.
+    """
     total: Mapping[int, RowSelection] | None = None
-    for one in hits:
+    for table, one in hits.items():
         found = one.rows(file, handle)
-        if found is not None and total is not None:
-            both = found.keys() & total.keys()
-            found = {group: found[group].intersect(total[group]) for group in sorted(both)}
-        total = total if found is None else found
+        if found is None:
+            continue
+        sizes = handle.group_rows.tolist()
+        before = total
+        if before is None:
+            before = {group: RowSelection.of([(0, size)]) for group, size in enumerate(sizes) if size}
+        both = {
+            group: found.groups[group].intersect(rows)
+            for group, rows in before.items()
+            if group in found.groups
+        }
+        total = {group: rows for group, rows in sorted(both.items()) if rows}
+        metrics.count_dropped(
+            table,
+            row_groups=len(before) - len(total),
+            pages=found.pages_dropped,
+            rows=sum(rows.count for rows in before.values()) - sum(rows.count for rows in total.values()),
+        )
     return total
 
 
@@ -224,23 +257,16 @@ class CatalogIndex(abc.ABC):
         """The columns that its table is sorted by, each "ascending"."""
 
     @abc.abstractmethod
-    def encoding(self, schema: pa.Schema) -> TableEncoding:
-        """Return how a table of that schema is written."""
+    def encoding(self, table: pa.Table) -> TableEncoding:
+        """Return how a table is written."""
 
     @abc.abstractmethod
     def builder(self) -> IndexTableBuilder:
         """Begin the table of a segment."""
 
     @abc.abstractmethod
-    def ordinals(self, table: pa.Table) -> Int64s:
-        """Return the ordinal of the file that each row is about."""
-
-    @abc.abstractmethod
-    def with_ordinals(self, table: pa.Table, ordinals: Int64s) -> pa.Table:
-        """Return the rows about the files with these ordinals instead."""
-
     def renumbered(self, table: pa.Table, places: Int64s) -> pa.Table:
-        """Return the rows about files that count, in any order.
+        """Return what a table says about files that count, in any order.
 
         Parameters
         ----------
@@ -251,30 +277,16 @@ class CatalogIndex(abc.ABC):
         Raises
         ------
         IndexFormatError
-            The table has rows of files that the segment does not have.
+            The table speaks of files that the segment does not have.
         """
-        moved = places[check_ordinals(self.ordinals(table), len(places))]
-        return self.with_ordinals(table.filter(pa.array(moved >= 0)), moved[moved >= 0])
 
+    @abc.abstractmethod
     def merged(self, tables: Sequence[pa.Table]) -> tuple[pa.Table, frozenset[int]]:
         """Return one table of several, whose files are numbered alike, and the files that it does not cover any more."""
-        # Segments may differ in the type of the column; the type of the first counts.
-        schema = tables[0].schema
-        alike = [table for table in tables if table.schema.equals(schema)]
-        others = [table for table in tables if not table.schema.equals(schema)]
-        lost = frozenset(file for table in others for file in np.unique(self.ordinals(table)).tolist())
-        return pa.concat_tables(alike).sort_by(list(self.order)), lost
 
+    @abc.abstractmethod
     def by_file(self, table: pa.Table, num_files: int) -> Sequence[pa.Table]:
-        """Return the rows about each file, in one order whatever the segment; raises as `renumbered`."""
-        files = check_ordinals(self.ordinals(table), num_files)
-        by = np.argsort(files, kind="stable")
-        starts = np.searchsorted(files[by], np.arange(num_files + 1))
-        sorted_by_file = table.take(pa.array(by))
-        return [
-            sorted_by_file.slice(start, stop - start).combine_chunks()
-            for start, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
-        ]
+        """Return what a table says of each file, equal for equal files; raises as `renumbered`."""
 
     # -- asking ----------------------------------------------------------------------------------
 
@@ -288,6 +300,43 @@ class CatalogIndex(abc.ABC):
         stored : pyarrow.Schema
             Of the table.
         """
+
+
+class RowwiseIndex(CatalogIndex):
+    """An index each row of whose table is about one file."""
+
+    @abc.abstractmethod
+    def ordinals(self, table: pa.Table) -> Int64s:
+        """Return the ordinal of the file that each row is about."""
+
+    @abc.abstractmethod
+    def with_ordinals(self, table: pa.Table, ordinals: Int64s) -> pa.Table:
+        """Return the rows about the files with these ordinals instead."""
+
+    def renumbered(self, table: pa.Table, places: Int64s) -> pa.Table:
+        """See `CatalogIndex.renumbered`."""
+        moved = places[check_ordinals(self.ordinals(table), len(places))]
+        return self.with_ordinals(table.filter(pa.array(moved >= 0)), moved[moved >= 0])
+
+    def merged(self, tables: Sequence[pa.Table]) -> tuple[pa.Table, frozenset[int]]:
+        """See `CatalogIndex.merged`."""
+        # Segments may differ in the type of the column; the type of the first counts.
+        schema = tables[0].schema
+        alike = [table for table in tables if table.schema.equals(schema)]
+        others = [table for table in tables if not table.schema.equals(schema)]
+        lost = frozenset(file for table in others for file in np.unique(self.ordinals(table)).tolist())
+        return pa.concat_tables(alike).sort_by(list(self.order)), lost
+
+    def by_file(self, table: pa.Table, num_files: int) -> Sequence[pa.Table]:
+        """See `CatalogIndex.by_file`."""
+        files = check_ordinals(self.ordinals(table), num_files)
+        by = np.argsort(files, kind="stable")
+        starts = np.searchsorted(files[by], np.arange(num_files + 1))
+        sorted_by_file = table.take(pa.array(by))
+        return [
+            sorted_by_file.slice(start, stop - start).combine_chunks()
+            for start, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
+        ]
 
 
 def check_ordinals(ordinals: Int64s, num_files: int) -> Int64s:

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from accel.catalog.blooms import Blooms
+from accel.catalog.distincts import Distincts
 from accel.catalog.keys import Keys
 from accel.catalog.kind import CatalogIndex
+from accel.catalog.ngrams import Ngrams
+from accel.catalog.zonemaps import Zonemaps
 
 __all__ = ["KINDS", "index_of_table", "indexes_of", "spelled_indexes"]
 
-KINDS: Final[Mapping[str, type[CatalogIndex]]] = {one.kind: one for one in (Keys,)}
+KINDS: Final[Mapping[str, type[CatalogIndex]]] = {
+    one.kind: one for one in (Keys, Ngrams, Distincts, Blooms, Zonemaps)
+}
 """By name."""
 
 Spelled = Mapping[str, Sequence[str]]

@@ -7,6 +7,7 @@ an older head finds what it names until `vacuum` removes it.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import secrets
 import tempfile
@@ -72,11 +73,14 @@ class ObjectHome:
     client : Client
     location : Location
         The directory of the catalog.
+    in_store : bool
+        The files are those of a store that the caller gave.
     """
 
-    def __init__(self, client: Client, location: Location) -> None:
+    def __init__(self, client: Client, location: Location, *, in_store: bool) -> None:
         self._client = client
         self.location = location
+        self.in_store = in_store
         path = location.path.strip("/")
         self._directory = f"{path}/" if path else ""
         self._head = self._directory + HEAD_NAME
@@ -86,15 +90,15 @@ class ObjectHome:
     def at(cls, index: str | os.PathLike[str], connector: Connector, *, in_store: bool) -> ObjectHome:
         """Return the home in the directory with that URL or path."""
         location = directory_at(index, in_store=in_store)
-        return cls(connector.client(location), location)
+        return cls(connector.client(location), location, in_store=in_store)
 
     def __str__(self) -> str:
         return str(self.location)
 
     @property
-    def in_store(self) -> bool:
-        """See `CatalogHome.in_store`."""
-        return self.location.scheme == "store"
+    def key(self) -> CacheKey:
+        """See `CatalogHome.key`."""
+        return self._key
 
     def is_in(self, directory: Location) -> bool:
         """See `CatalogHome.is_in`."""
@@ -316,10 +320,7 @@ def _parquet_of(name: str, table: pa.Table) -> bytes:
     index = index_of_table(name)
     if index is None:
         raise ValueError(f"there is no table {name!r}")
-    how = index.encoding(table.schema)
-    return _encode(
-        table, page_rows=how.page_rows, use_dictionary=how.use_dictionary, column_encoding=how.column_encoding
-    )
+    return _encode(table, **dataclasses.asdict(index.encoding(table)))
 
 
 def _encode(table: pa.Table, *, page_rows: int, **encoding: Any) -> bytes:

@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from accel.cache.cache import Cache
 from accel.catalog.describing import column_text
+from accel.catalog.head import Table
 from accel.catalog.homes import CatalogHome
 from accel.catalog.kind import CatalogQuestion, Hits, evidence_of, rows_of
 from accel.catalog.segments import CatalogSnapshot, FileDirectory, SegmentReader, SegmentTables
@@ -31,7 +33,7 @@ from accel.store.fetch import same_etag
 from accel.store.range_store import ObjectEntry
 
 if TYPE_CHECKING:
-    from accel.arrays import Bools
+    from accel.arrays import Bools, Int64s
     from accel.scanning.spec import ScanSpec
 
 __all__ = ["CatalogPruner", "FilePlace", "Verdict"]
@@ -61,10 +63,33 @@ class FilePlace:
 class Verdict:
     """What may match in one segment."""
 
-    may_match: Bools
-    """Whether each file may."""
-    hits: Sequence[Hits]
-    """What the indexes say."""
+    dropped_by: Int64s
+    """Which of `tables` ruled each file out; -1 where it may match."""
+    tables: Sequence[str]
+    hits: Mapping[str, Hits]
+    """What the indexes say, by table."""
+
+    @classmethod
+    def of(cls, hits: Mapping[str, Hits], may_match: Callable[..., Bools]) -> Verdict:
+        """Judge a segment by its bounds, and then by one index after the other.
+
+        `may_match` is `SegmentTables.may_match`, and takes `index_evidence`.
+        """
+        dropped_by = np.where(may_match(), -1, 0)
+        so_far: list[Hits] = []
+        for number, one in enumerate(hits.values(), 1):
+            so_far.append(one)
+            may = may_match(index_evidence=partial(evidence_of, so_far))
+            own = one.may_match()
+            may = may if own is None else may & own
+            dropped_by[(dropped_by < 0) & ~may] = number
+        return cls(dropped_by, (Table.BOUNDS, *hits), hits)
+
+    @property
+    def may_match(self) -> Bools:
+        """Whether each file may."""
+        may: Bools = self.dropped_by < 0
+        return may
 
 
 class CatalogPruner:
@@ -77,12 +102,21 @@ class CatalogPruner:
     spec : ScanSpec
         What the scan is asked for.
     cache : Cache or None
+    may_lack : bool
+        Whether there need not be a catalog.
     """
 
-    def __init__(self, home: CatalogHome, spec: ScanSpec, *, cache: Cache | None) -> None:
+    def __init__(
+        self, home: CatalogHome, spec: ScanSpec, *, cache: Cache | None, may_lack: bool = False
+    ) -> None:
         self.home = home
         self._spec = spec
         self.cache = cache
+        self._may_lack = may_lack
+        self.unknown: Sequence[FileEntry] = ()
+        """The files of the block that was pruned last that the catalog does not know in their current version."""
+        self.has_failed = False
+        """Whether there is a catalog that cannot be used."""
 
     def reader(self, request: SourceRequest) -> SegmentReader:
         """Return what reads the tables of the catalog for a run."""
@@ -110,9 +144,13 @@ class CatalogPruner:
             Scans are strict.
         """
         self.home.forget(self.cache)
+        missing = isinstance(error, ObjectNotFoundError)
+        if missing and self._may_lack:
+            return
+        self.has_failed = True
+        self.unknown = ()
         if self._spec.options.strict:
             raise error
-        missing = isinstance(error, ObjectNotFoundError)
         text = (
             f"there is no index at {self.home}"
             if missing
@@ -150,11 +188,13 @@ class CatalogPruner:
         await reader.load_first(snapshot, self.likely_columns())
         places = await self._match(block, snapshot, reader)
         metrics.add("catalog_stale", len(block.files) - len(places))
+        self.unknown = [file for at, file in enumerate(block.files) if at not in places]
         first = block.files[0]
         if 0 in places:
             (first,) = await self._with_metadata([(first, places[0])], reader)
         verdicts = await self.verdicts(first, block.partition_schema, snapshot, reader, request)
         left: list[tuple[FileEntry, FilePlace | None]] = []
+        dropped: list[FilePlace] = []
         for at, file in enumerate(block.files[1:], 1):
             place = places.get(at)
             if (
@@ -163,14 +203,30 @@ class CatalogPruner:
                 or verdicts[place.tables.segment.id].may_match[place.ordinal]
             ):
                 left.append((file, place))
-        self.count(len(places), len(block.files) - 1 - len(left), metrics)
+            else:
+                dropped.append(place)
         files = await self.enrich([(first, places.get(0)), *left], verdicts, reader, request)
+        self.count(len(places), dropped, verdicts, metrics)
         return self.finish(block, files, snapshot, reader)
 
-    def count(self, covered: int, dropped: int, metrics: Metrics) -> None:
+    def count(
+        self,
+        covered: int,
+        dropped: Sequence[FilePlace],
+        verdicts: Mapping[str, Verdict] | None,
+        metrics: Metrics,
+    ) -> None:
         """Count files that the catalog covers, and those of them that it rules out."""
-        metrics.catalog.add(total=covered, kept=covered - dropped)
-        metrics.files.add(total=dropped, kept=0)
+        metrics.catalog.add(total=covered, kept=covered - len(dropped))
+        metrics.files.add(total=len(dropped), kept=0)
+        places: dict[str, list[int]] = {}
+        for place in dropped:
+            places.setdefault(place.tables.segment.id, []).append(place.ordinal)
+        for segment, ordinals in places.items():
+            verdict = (verdicts or {})[segment]
+            numbers, counts = np.unique(verdict.dropped_by[ordinals], return_counts=True)
+            for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+                metrics.count_dropped(verdict.tables[number], files=count)
 
     async def enrich(
         self,
@@ -271,16 +327,11 @@ class CatalogPruner:
             for one in snapshot.tables
         ]
         found = await reader.side_by_side([*looked_up, *bounded])
-        verdicts = {}
         n = len(snapshot.tables)
-        for tables, hits, matching in zip(snapshot.tables, found[:n], found[n:], strict=True):
-            evidence = partial(evidence_of, hits) if hits else None
-            may_match = tables.may_match(bound, matching, constant=constant, index_evidence=evidence)
-            for one in hits:
-                may = one.may_match()
-                may_match = may_match if may is None else may_match & may
-            verdicts[tables.segment.id] = Verdict(may_match, hits)
-        return verdicts
+        return {
+            tables.segment.id: Verdict.of(hits, partial(tables.may_match, bound, matching, constant=constant))
+            for tables, hits, matching in zip(snapshot.tables, found[:n], found[n:], strict=True)
+        }
 
     async def _with_metadata(
         self, files: Sequence[tuple[FileEntry, FilePlace | None]], reader: SegmentReader
@@ -325,5 +376,6 @@ class CatalogPruner:
             except AccelError:
                 return file  # opened again in its turn, it says what is wrong
             current = handle.etag is not None and file.etag is not None and same_etag(handle.etag, file.etag)
-            rows = rows_of(verdict.hits, place.ordinal, handle) if current else None
+            metrics = request.reader.metrics
+            rows = rows_of(verdict.hits, place.ordinal, handle, metrics=metrics) if current else None
         return file if rows is None else replace(file, facts=replace(file.facts, rows=rows))

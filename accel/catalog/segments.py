@@ -382,8 +382,8 @@ class SegmentReader:
             tables.first_metadata = {tables.first: known[tables.first]}
         return {at: known[at] for at in files}
 
-    async def look_up(self, tables: SegmentTables, question: CatalogQuestion) -> Sequence[Hits]:
-        """Ask the indexes of a segment; returns what those say that can answer."""
+    async def look_up(self, tables: SegmentTables, question: CatalogQuestion) -> Mapping[str, Hits]:
+        """Ask the indexes of a segment; returns what those say that can answer, by table."""
         segment = tables.segment
         asked = []
         for name in sorted(segment.objects):
@@ -402,10 +402,10 @@ class SegmentReader:
             for name, lookup in asked
         ]
         found = await self.side_by_side(works)
-        return [
-            lookup.answer(table, segment.covered_by(name))
+        return {
+            name: lookup.answer(table, segment.covered_by(name))
             for table, (name, lookup) in zip(found, asked, strict=True)
-        ]
+        }
 
     async def find_bounds(
         self, tables: SegmentTables, bound: Bound, *, constant: frozenset[str]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import os
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ import pyarrow as pa
 from accel.catalog.objects import directory_at
 from accel.catalog.pruning import CatalogPruner, FilePlace
 from accel.catalog.segments import CatalogSnapshot, SegmentReader
-from accel.errors import ObjectNotFoundError, StoreError
+from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.planning.file_entry import FileBlock
 from accel.scanning.file_source import FileSource, SourceRequest
@@ -24,6 +25,7 @@ from accel.store.tasks import Group
 from accel.tables.path_source import discover
 
 if TYPE_CHECKING:
+    from accel.catalog.learning import IndexLearner
     from accel.scanning.spec import ScanSpec
 
 __all__ = ["CatalogSource", "Listing"]
@@ -54,22 +56,38 @@ class CatalogSource(FileSource):
     listing : Listing
     in_store : bool
         The caller gave a store.
+    learner : IndexLearner, optional
+        Is shown the files that the scan has opened and that the catalog lacks.
     """
 
     def __init__(
-        self, files: FileSource, pruner: CatalogPruner, spec: ScanSpec, *, listing: Listing, in_store: bool
+        self,
+        files: FileSource,
+        pruner: CatalogPruner,
+        spec: ScanSpec,
+        *,
+        listing: Listing,
+        in_store: bool,
+        learner: IndexLearner | None = None,
     ) -> None:
         self._files = files
         self._pruner = pruner
         self._spec = spec
         self._listing = listing
         self._in_store = in_store
+        self._learner = learner
 
     async def blocks(self, request: SourceRequest) -> AsyncIterator[FileBlock]:
         """See `FileSource.blocks`: one block."""
         pruner, reader = self._pruner, self._pruner.reader(request)
         if self._listing is Listing.INDEX:
             snapshot, trips = await pruner.home.load(pruner.cache, request.reader.metrics)
+            if not snapshot.head.complete:
+                raise AccelError(
+                    "the index does not list all files yet",
+                    path=str(pruner.home),
+                    hint="refresh it, or let the store list the files",
+                )
             await reader.load_first(snapshot, pruner.likely_columns())
             if self._covers_all(snapshot):
                 yield await self._matching(snapshot, trips, reader, request)
@@ -97,7 +115,20 @@ class CatalogSource(FileSource):
             more = max(0, trips - block.round_trips)
             block = replace(block, round_trips=block.round_trips + more, catalog_trips=more)
             block = await pruner.prune(block, snapshot, reader, request)
+        elif not pruner.has_failed:
+            pruner.unknown = block.files
         yield block
+
+    def finish(self, request: SourceRequest) -> None:
+        """See `FileSource.finish`: the catalog learns what the scan has opened."""
+        unknown, self._pruner.unknown = self._pruner.unknown, ()
+        if self._learner is None or not unknown:
+            return
+        now, reader = time.monotonic(), request.reader
+        met = ((file, reader.at_hand(file, now)) for file in unknown)
+        self._learner.meet(
+            [(file, handle) for file, handle in met if handle is not None], request.reader.metrics
+        )
 
     def hint_for(self, column: str, url: str) -> str | None:
         """See `FileSource.hint_for`."""
@@ -131,18 +162,18 @@ class CatalogSource(FileSource):
         (first_file,) = (await self._listed_by(self._entries([first], snapshot), snapshot, request)).files
         (opened,) = await pruner.enrich([(first_file, first)], None, reader, request)
         verdicts = await pruner.verdicts(opened, _NO_COLUMNS, snapshot, reader, request)
-        places = [first]
+        places, dropped = [first], []
         for tables in snapshot.tables:
-            left = tables.live()
-            if verdicts is not None:
-                left &= verdicts[tables.segment.id].may_match
+            live = tables.live()
             if tables is first.tables:
-                left[first.ordinal] = False
+                live[first.ordinal] = False
+            left = live if verdicts is None else live & verdicts[tables.segment.id].may_match
             places += [FilePlace(tables, at) for at in np.flatnonzero(left).tolist()]
+            dropped += [FilePlace(tables, at) for at in np.flatnonzero(live & ~left).tolist()]
         entries = self._entries(places, snapshot)
         by_path = {entry.path: place for entry, place in zip(entries, places, strict=True)}
         block = await self._listed_by(entries, snapshot, request)
-        pruner.count(snapshot.head.num_files, snapshot.head.num_files - len(places), metrics)
+        pruner.count(snapshot.head.num_files, dropped, verdicts, metrics)
         found = [(file, by_path.get(file.path)) for file in block.files]
         found = [(opened if place == first else file, place) for file, place in found]
         block = replace(block, round_trips=trips, catalog_trips=trips, listed=False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from accel.catalog.kind import Hits, check_ordinals
+from accel.catalog.kind import Hits, RowHits, check_ordinals
 from accel.errors import AccelError, IndexFormatError
 from accel.format.page_index import chunk_offset_index
 from accel.planning.handle import FileHandle
@@ -105,9 +105,10 @@ def _first_rows(handle: FileHandle, group: int, leaf: int, size: int) -> Int64s:
     return np.zeros(1, np.int64)
 
 
-def places_of(file: int, units: Int64s) -> Int64s:
-    """Return the places of units of a file."""
-    return (np.int64(file) << _UNIT_BITS) + units
+def places_of(files: Int64s | int, units: Int64s) -> Int64s:
+    """Return the places of units of a file, or each of a file of its own."""
+    found: Int64s = (np.asarray(files, np.int64) << _UNIT_BITS) + units
+    return found
 
 
 def files_of_places(places: Int64s) -> Int64s:
@@ -117,8 +118,7 @@ def files_of_places(places: Int64s) -> Int64s:
 
 def moved_places(places: Int64s, files: Int64s) -> Int64s:
     """Return the same units of other files."""
-    moved: Int64s = (files.astype(np.int64) << _UNIT_BITS) + (places & _UNIT_MASK)
-    return moved
+    return places_of(files, places & _UNIT_MASK)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,8 +153,9 @@ class UnitHits(Hits):
         may[list(self.units)] = True
         return may
 
-    def rows(self, file: int, handle: FileHandle) -> Mapping[int, RowSelection] | None:
+    def rows(self, file: int, handle: FileHandle) -> RowHits | None:
         """See `Hits.rows`."""
         if not self.covered[file]:
             return None
-        return file_units(handle, self.paths).rows(self.units.get(file, np.zeros(0, np.int64)))
+        units, hits = file_units(handle, self.paths), self.units.get(file, np.zeros(0, np.int64))
+        return RowHits(units.rows(hits), len(units) - len(hits))

@@ -91,9 +91,9 @@ def build_index(
     >>> report = accel.build_index("s3://bucket/flights/")  # doctest: +SKIP
     >>> accel.scan("s3://bucket/flights/", "carrier = 'HA'", index="s3://bucket/flights/_accel/")  # doctest: +SKIP
     """
-    work = IndexCall(store, storage_options, options, progress)
-    del store, storage_options
-    return io_loop.run(work.build(source, to, columns, indexes))
+    call = IndexCall(store, storage_options, options, progress).build(source, to, columns, indexes)
+    del to, store, storage_options  # so that no traceback shows what they hold
+    return io_loop.run(call)
 
 
 async def build_index_async(
@@ -119,9 +119,9 @@ async def build_index_async(
     IndexReport
         The changes to the index, and what it covers now.
     """
-    work = IndexCall(store, storage_options, options, progress)
-    del store, storage_options
-    return await io_loop.bridge(work.build(source, to, columns, indexes))
+    call = IndexCall(store, storage_options, options, progress).build(source, to, columns, indexes)
+    del to, store, storage_options  # so that no traceback shows what they hold
+    return await io_loop.bridge(call)
 
 
 def refresh_index(
@@ -155,9 +155,9 @@ def refresh_index(
     IndexFormatError
         The index is damaged.
     """
-    work = IndexCall(store, storage_options, options, progress)
-    del store, storage_options
-    return io_loop.run(work.refresh(index))
+    call = IndexCall(store, storage_options, options, progress).refresh(index)
+    del index, store, storage_options  # so that no traceback shows what they hold
+    return io_loop.run(call)
 
 
 async def refresh_index_async(
@@ -180,9 +180,9 @@ async def refresh_index_async(
     IndexReport
         The changes to the index, and what it covers now.
     """
-    work = IndexCall(store, storage_options, options, progress)
-    del store, storage_options
-    return await io_loop.bridge(work.refresh(index))
+    call = IndexCall(store, storage_options, options, progress).refresh(index)
+    del index, store, storage_options  # so that no traceback shows what they hold
+    return await io_loop.bridge(call)
 
 
 def compact_index(
@@ -211,9 +211,9 @@ def compact_index(
     StoreError, IndexFormatError
         As `refresh_index` does.
     """
-    work = IndexCall(store, storage_options, options)
-    del store, storage_options
-    return io_loop.run(work.compact(index))
+    call = IndexCall(store, storage_options, options).compact(index)
+    del index, store, storage_options  # so that no traceback shows what they hold
+    return io_loop.run(call)
 
 
 async def compact_index_async(
@@ -235,9 +235,9 @@ async def compact_index_async(
     IndexReport
         The changes to the index, and what it covers now.
     """
-    work = IndexCall(store, storage_options, options)
-    del store, storage_options
-    return await io_loop.bridge(work.compact(index))
+    call = IndexCall(store, storage_options, options).compact(index)
+    del index, store, storage_options  # so that no traceback shows what they hold
+    return await io_loop.bridge(call)
 
 
 def vacuum_index(
@@ -271,9 +271,9 @@ def vacuum_index(
     ValueError
         `grace` is negative.
     """
-    work = IndexCall(store, storage_options, options)
-    del store, storage_options
-    return io_loop.run(work.vacuum(index, grace))
+    call = IndexCall(store, storage_options, options).vacuum(index, grace)
+    del index, store, storage_options  # so that no traceback shows what they hold
+    return io_loop.run(call)
 
 
 async def vacuum_index_async(
@@ -296,9 +296,9 @@ async def vacuum_index_async(
     IndexReport
         The changes to the index, and what it covers now.
     """
-    work = IndexCall(store, storage_options, options)
-    del store, storage_options
-    return await io_loop.bridge(work.vacuum(index, grace))
+    call = IndexCall(store, storage_options, options).vacuum(index, grace)
+    del index, store, storage_options  # so that no traceback shows what they hold
+    return await io_loop.bridge(call)
 
 
 def _column(name: str) -> str:
@@ -349,25 +349,34 @@ class IndexCall:
         directory = directory_at(source, in_store=self._in_store)
         beside = to is None
         index = index_beside(source) if to is None else to
-        if self.home(index).is_in(directory):
+        builder, home = self.builder(index), self.home(index)
+        del index, to
+        if home.is_in(directory):
             raise StoreError("the index and the files cannot share a directory", path=str(directory))
         head = CatalogHead(
             base="." if beside else directory.url,
             columns=None if columns is None else tuple(map(_column, columns)),
             indexes=kinds,
+            complete=False,
         )
-        return await self.builder(index).refresh(make=head)
+        return await builder.refresh(make=head)
 
     async def refresh(self, index: Path) -> IndexReport:
         """Do what `refresh_index` does."""
-        return await self.builder(index).refresh()
+        builder = self.builder(index)
+        del index
+        return await builder.refresh()
 
     async def compact(self, index: Path) -> IndexReport:
         """Do what `compact_index` does."""
-        return await self.builder(index).compact()
+        builder = self.builder(index)
+        del index
+        return await builder.compact()
 
     async def vacuum(self, index: Path, grace: float) -> IndexReport:
         """Do what `vacuum_index` does."""
         if not grace >= 0:
             raise ValueError(f"grace is a number of seconds, not {grace!r}")
-        return await self.builder(index).vacuum(grace=grace)
+        builder = self.builder(index)
+        del index
+        return await builder.vacuum(grace=grace)

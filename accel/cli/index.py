@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def run_index(given: argparse.Namespace) -> int:
                     given.target,
                     to=given.to,
                     columns=column_list(given.columns),
+                    indexes=_indexes(given.index),
                     progress=progress,
                     **keywords,
                 )
@@ -53,6 +54,14 @@ def run_index(given: argparse.Namespace) -> int:
                 report = verbs.refresh_index(given.target, progress=progress, **keywords)
     _show(given, report, _print_report)
     return 0
+
+
+def _indexes(given: Sequence[tuple[str | tuple[str, ...], str]]) -> dict[Any, list[str]]:
+    """The kinds by what they are of."""
+    kinds: dict[Any, list[str]] = {}
+    for of, kind in given:
+        kinds.setdefault(of, []).append(kind)
+    return kinds
 
 
 def _show(given: argparse.Namespace, found: Any, print_it: Callable[[Any], None]) -> None:

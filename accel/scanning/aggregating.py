@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -32,7 +32,7 @@ from accel.planning.task import ScanTask
 from accel.reader.reader import Reader
 from accel.scanning.run import RunHandle
 
-__all__ = ["Aggregation"]
+__all__ = ["Aggregation", "member_of"]
 
 
 class Aggregation:
@@ -86,10 +86,7 @@ class Aggregation:
         answer, trips = await reader.ask(file, handle, steps)
         # A file that is named twice counts twice.
         self._answers[id(file)] = (file, answer)
-        left = replace(plan, tasks=[], pages=0, pages_kept=0, rows_kept=0, rows_sure=0, chunks_whole=0)
-        for task in answer.tasks:
-            left.add(task, handle)
-        left.pages, left.row_groups_kept = plan.pages, plan.row_groups_kept
+        left = plan.with_tasks(answer.tasks, handle)
         reader.metrics.add("rows_from_metadata", answer.rows)
         return left, trips
 
@@ -129,6 +126,11 @@ class Aggregation:
         return found
 
     @property
+    def units(self) -> Mapping[str, int]:
+        """Aggregates have no report by units."""
+        return {}
+
+    @property
     def answered(self) -> int:
         """Rows that metadata answered, of runs that were not folded yet."""
         return sum(answer.rows for _, answer in self._answers.values())
@@ -159,7 +161,7 @@ class Aggregation:
         columns, by_rows = self._counted_for(batch)
         for ordinal in columns:
             measure = self._resolved.measures[ordinal]
-            values = _member(batch.column(batch.schema.get_field_index(measure.path[0])), measure)
+            values = member_of(batch.column(batch.schema.get_field_index(measure.path[0])), measure)
             self._tallies[ordinal].add(tally_array(measure, values))
         for ordinal in by_rows:
             self._tallies[ordinal].count += batch.num_rows
@@ -189,7 +191,7 @@ def _ordinals(listed: str) -> list[int]:
     return [int(ordinal) for ordinal in listed.split(",") if ordinal]
 
 
-def _member(array: pa.Array, measure: Measure) -> pa.Array:
+def member_of(array: pa.Array, measure: Measure) -> pa.Array:
     """Return the field of a struct that a measure is of, null where any struct around it is."""
     array = whole(array)
     for name in measure.path[1:]:

@@ -71,6 +71,9 @@ class FileSource(ABC):
         """
         return None
 
+    def finish(self, request: SourceRequest) -> None:
+        """Take notice that the run opens no more files. Called on the I/O loop, and nothing is awaited."""
+
     def hint_for(self, column: str, url: str) -> str | None:
         """What to do where a file lacks a column that its URL seems to spell; None where the source knows nothing."""
         return None

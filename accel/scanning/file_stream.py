@@ -91,6 +91,7 @@ class FileStream(FileJobs):
         prefetcher = self._prefetcher or self._source.prefetcher
         if prefetcher is not None:
             await prefetcher.aclose()
+        self._source.finish()
 
     async def question(self) -> Question:
         """Return the question, with its schema settled."""

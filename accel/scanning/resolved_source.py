@@ -45,7 +45,7 @@ _NO_COLUMNS = pa.schema([])
 
 
 class MetadataAnswers(Protocol):
-    """Answers an aggregate from the metadata of each file, as far as possible, before its rows are read."""
+    """Answers a question about all rows from the metadata of each file, as far as possible, before rows are read."""
 
     def narrow(self, question: Question) -> Question:
         """Return the question, with no other columns in its output than those that may have to be read."""
@@ -60,8 +60,14 @@ class MetadataAnswers(Protocol):
         """
         ...
 
+    def answer_planned(
+        self, reader: Reader, tasks: Sequence[ScanTask], schema: pa.Schema
+    ) -> Sequence[ScanTask]:
+        """Answer the tasks of a plan, which come without the metadata of their files; return those that are left."""
+        ...
+
     def begin_again(self) -> None:
-        """Forget all answers: other files are going to be planned."""
+        """Forget all answers that were not folded yet: other files are going to be planned."""
         ...
 
 
@@ -171,6 +177,10 @@ class ResolvedSource:
                 if prefetcher is not None:
                     await prefetcher.aclose()
         return self._take(block)
+
+    def finish(self) -> None:
+        """Tell the source that no more files are opened."""
+        self._source.finish(self._request())
 
     def _request(self) -> SourceRequest:
         early = self.takes_all and self.spec.selection is None

@@ -9,9 +9,19 @@ from typing import TYPE_CHECKING
 
 from accel.decode.spark_types import spark_arrow_schema
 from accel.spark.frame import TASK_SCHEMA, read
+from accel.spark.lookup import lookup
 from accel.spark.schema import spark_ddl, spark_schema
 
-__all__ = ["TASK_SCHEMA", "embed", "optimize", "read", "spark_arrow_schema", "spark_ddl", "spark_schema"]
+__all__ = [
+    "TASK_SCHEMA",
+    "embed",
+    "lookup",
+    "optimize",
+    "read",
+    "spark_arrow_schema",
+    "spark_ddl",
+    "spark_schema",
+]
 
 if TYPE_CHECKING:
     from accel.spark.jobs import embed as embed

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
     from accel.cache.cache import Cache
     from accel.catalog.own_index import FilesIndex
+    from accel.planning.plan import Plan
     from accel.predicate.where import Where
     from accel.scanning.spec import Partitioning, Path, PathKey, Paths
 
-__all__ = ["TASK_SCHEMA", "for_executors", "read", "spread"]
+__all__ = ["TASK_SCHEMA", "check_partitions", "for_executors", "planned_frame", "read", "spread"]
 
 TASK_SCHEMA = spark_ddl(TASK_ARROW_SCHEMA)
 """The Spark schema, as DDL text, of the tasks that `paths.mapInArrow(accel.plan, TASK_SCHEMA)` returns."""
@@ -92,10 +93,7 @@ def read(
     AccelError
         As `accel.plan` raises it. An executor raises `ObjectChangedError` if a file has changed since.
     """
-    if partitions is not None:
-        partitions = check_count(partitions, "partitions")
-        if partitions < 1:
-            raise ValueError(f"partitions is at least 1, not {partitions}")
+    partitions = check_partitions(partitions)
     if not hasattr(spark, "createDataFrame"):
         raise TypeError(f"the first argument is a SparkSession, not a {type(spark).__name__}")
     try:
@@ -115,16 +113,44 @@ def read(
             cache=cache,
             options=check_options(options).for_spark(),
         )
-        result = spark_schema(planned.schema)
+        spark_schema(planned.schema)
     except BaseException:
         # Credentials must not stay in the variables of a frame that a traceback may show.
-        del url, storage_options, store
+        del url, index, storage_options, store
         raise
+    given = {"storage_options": storage_options, "options": options, "store": store, "cache": cache}
+    return planned_frame(spark, planned, partitions=partitions, keywords=given)
+
+
+def planned_frame(
+    spark: SparkSession, planned: Plan, *, partitions: int | None, keywords: Mapping[str, Any]
+) -> DataFrame:
+    """Return a DataFrame of the rows of a plan, which the executors read.
+
+    Parameters
+    ----------
+    partitions : int, optional
+        As for `read`.
+    keywords : Mapping of str to object
+        Of the scan on the executors: `storage_options`, `options`, `store` and `cache`.
+    """
     batches, shared = take_out(planned)
     tasks = _task_frame(spark, pa.Table.from_batches(batches), partitions)
-    given = {"storage_options": storage_options, "options": options, "store": store, "cache": cache}
-    read_tasks = partial(_read_tasks, keywords=for_executors(given), shared=shared)
-    return tasks.mapInArrow(read_tasks, result)
+    read_tasks = partial(_read_tasks, keywords=for_executors(keywords), shared=shared)
+    return tasks.mapInArrow(read_tasks, spark_schema(planned.schema))
+
+
+def check_partitions(partitions: int | None) -> int | None:
+    """Return the number of partitions that a caller wants.
+
+    Raises ValueError where it is less than 1, TypeError where it is no integer.
+    """
+    if partitions is None:
+        return None
+    partitions = check_count(partitions, "partitions")
+    if partitions < 1:
+        raise ValueError(f"partitions is at least 1, not {partitions}")
+    return partitions
 
 
 def for_executors(keywords: Mapping[str, Any]) -> dict[str, Any]:
