@@ -201,7 +201,7 @@ class CatalogBuilder:
         change, failed = await self._describe(files, snapshot.head, done=0, total=len(files))
         change = replace(change or _Change(), dropped=removed)
         snapshot = await self._commit(change, snapshot)
-        if len(snapshot.head.segments) > _MOST_SEGMENTS:
+        if len(snapshot.head.segments) > MOST_SEGMENTS:
             snapshot = await self._merge(snapshot)
         return self._report(
             snapshot, added=len(files) - len(failed), removed=len(removed), skipped=skipped | failed
