@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from accel.cache.freshness import put_object
-from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError
+from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
-from accel.options import MIB
 from accel.store.client import Client
 from accel.store.location import Location
 from accel.store.range_store import Mover, ObjectEntry, Remover, Writer, is_weak
@@ -28,6 +27,7 @@ from accel.tables.journal import (
     Journal,
     JournalState,
     RemovedFile,
+    read_journal,
 )
 
 __all__ = ["DirectoryCommit"]
@@ -35,8 +35,6 @@ __all__ = ["DirectoryCommit"]
 T = TypeVar("T")
 
 _AT_ONCE: Final = 32
-_MOST_BYTES: Final = 256 * MIB
-"""Of a journal."""
 
 Published = Callable[[Journal], Awaitable[None]]
 """Is called when the new files have their names, before the old ones are removed. It may be called again for the same journal."""
@@ -253,16 +251,8 @@ class DirectoryCommit:
         return {entry.path[start:]: entry for entry in entries}
 
     async def _read(self) -> _Found | None:
-        try:
-            payload = await self._client.read_tail(self._path, _MOST_BYTES, metrics=Metrics())
-        except ObjectNotFoundError:
-            return None
-        if payload.size is not None and payload.size > len(payload.data):
-            raise StoreError("the journal of the directory is too large", path=self._name)
-        try:
-            return _Found(Journal.decode(bytes(payload.data)), payload.etag)
-        except AccelError as error:
-            raise error.of(self._name) from error.__cause__
+        found = await read_journal(self._client, self._path, Metrics())
+        return None if found is None else _Found(*found)
 
     async def _put(self, journal: Journal, *, instead_of: _Found | None) -> None:
         data = journal.encode()

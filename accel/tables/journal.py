@@ -8,19 +8,35 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import operator
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from accel.errors import IndexFormatError
+from accel.errors import IndexFormatError, ObjectNotFoundError
+from accel.metrics import Metrics
+from accel.options import MIB
+from accel.store.range_store import ObjectEntry, Payload
 
-__all__ = ["JOURNAL_NAME", "STAGE_PREFIX", "AddedFile", "Journal", "JournalState", "RemovedFile"]
+__all__ = [
+    "JOURNAL_NAME",
+    "STAGE_PREFIX",
+    "AddedFile",
+    "Journal",
+    "JournalState",
+    "RemovedFile",
+    "read_journal",
+    "settle_listing",
+]
 
 JOURNAL_NAME: Final = "_accel/optimize.json"
 """The path of the journal, below the directory."""
 STAGE_PREFIX: Final = "_accel/optimize-"
 """The beginning of the paths of new files before they have their names; directories skip them."""
 _VERSION: Final = 1
+_MOST_BYTES: Final = 256 * MIB
+_path_of = operator.attrgetter("path")
 
 
 class JournalState(enum.StrEnum):
@@ -102,14 +118,80 @@ class Journal:
             raise IndexFormatError("the journal of the directory is damaged") from error
         return journal
 
-    def settle(self, paths: Iterable[str]) -> Iterator[str]:
-        """Yield the paths below the directory that count, given those that a listing shows without hidden ones.
+    def hidden(self, there: Mapping[str, ObjectEntry]) -> Collection[str] | None:
+        """Return the paths below the directory that do not count; None if neither the old files nor the new ones are all there.
 
-        A new file that does not have its name yet is not among them: it is to be read at the place where it was written.
+        The old files are removed when all new ones have their names, so that a listing has all of either, unless it was made
+        while that happened.
+
+        Parameters
+        ----------
+        there : mapping
+            What a listing shows, by the path below the directory.
         """
-        gone = {each.path for each in self.removed} if self.state is JournalState.COMMITTED else set()
-        new = set() if self.state is JournalState.COMMITTED else {each.path for each in self.added}
-        return (path for path in paths if path not in gone and path not in new)
+        if self.state is JournalState.WRITING:
+            return ()
+        if all(file.path in there for file in self.added):
+            return {file.path for file in self.removed if _is_there(file, there)}
+        if all(_is_there(file, there) for file in self.removed):
+            return {file.path for file in self.added}
+        return None
+
+
+def _is_there(file: RemovedFile, there: Mapping[str, ObjectEntry]) -> bool:
+    found = there.get(file.path)
+    return found is not None and (found.etag, found.size) == (file.etag, file.size)
+
+
+class JournalClient(Protocol):
+    """The part of `store.client.Client` that reads a journal."""
+
+    async def read_tail(self, path: str, length: int, *, metrics: Metrics) -> Payload:
+        """Return the last bytes of an object."""
+        ...
+
+
+async def read_journal(
+    client: JournalClient, path: str, metrics: Metrics
+) -> tuple[Journal, str | None] | None:
+    """Return the journal at a path, and its etag; None if there is none.
+
+    Raises
+    ------
+    IndexFormatError
+        It is damaged, or of a later version of accel.
+    StoreError
+        The store failed.
+    """
+    try:
+        payload = await client.read_tail(path, _MOST_BYTES, metrics=metrics)
+    except ObjectNotFoundError:
+        return None
+    try:
+        if payload.size is not None and payload.size > len(payload.data):
+            raise IndexFormatError("the journal of the directory is too large")
+        return Journal.decode(bytes(payload.data)), payload.etag
+    except IndexFormatError as error:
+        raise error.of(path) from error.__cause__
+
+
+async def settle_listing(
+    entries: Sequence[ObjectEntry], prefix: str, client: JournalClient, metrics: Metrics
+) -> Sequence[ObjectEntry] | None:
+    """Return the entries of a directory that count, if files are being replaced; None if it has to be listed again."""
+    below = f"{prefix}/" if prefix else ""
+    path = below + JOURNAL_NAME
+    at = bisect_left(entries, path, key=_path_of)
+    if at == len(entries) or entries[at].path != path:
+        return entries
+    found = await read_journal(client, path, metrics)
+    if found is None:
+        return None
+    start = len(below)
+    hidden = found[0].hidden({entry.path[start:]: entry for entry in entries})
+    if hidden is None:
+        return None
+    return [entry for entry in entries if entry.path[start:] not in hidden] if hidden else entries
 
 
 def _added(found: Any) -> AddedFile:

@@ -118,7 +118,7 @@ def test_a_job_that_was_killed_is_finished_by_the_next(indexed: bool) -> None:
         if not committed and journal is not None:
             assert visible(store) == before, "before the commit nobody sees a new file"
         store.revive()
-        assert sorted(set(read(store))) == sorted(ids), "no row is missing at any time"
+        assert sorted(read(store)) == sorted(ids), "a reader has the old files or the new ones"
         if indexed:
             listed = read(store, index="t/_accel", listing="index")
             assert sorted(listed) == sorted(ids), "the index has the old files or the new ones"
