@@ -280,8 +280,9 @@ class _Rewriting:
         cut = run_shares(self._spark, self._pickled(shares), self._executors.cut)
         firsts = self._executors.firsts
         frame = group_pieces(cut, firsts[-1], self._executors.write)
-        found = [(bisect_right(firsts, at) - 1, files) for at, files in sorted(self._collect(frame).items())]
-        return self._named(found) + self._empty({folder for folder, _ in found})
+        written = sorted(self._collect(frame).items())
+        of_folders = [(bisect_right(firsts, number) - 1, files) for number, files in written]
+        return self._named(of_folders) + self._empty({folder for folder, _ in of_folders})
 
     def _settle_parts(self) -> None:
         """Choose the parts of the table, and the ranks along a Z curve, by a sample of the rows."""

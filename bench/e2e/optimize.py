@@ -89,12 +89,16 @@ def look_up(directory: Path) -> None:
         scan = accel.scan(str(directory), f"id = {key}", cache=cache)
         begun = time.monotonic()
         assert scan.to_table().num_rows >= 1
-        data = scan.metrics.round_trips - scan.metrics.round_trips_by_kind.get("listing", 0) if hasattr(
-            scan.metrics, "round_trips_by_kind"
-        ) else scan.metrics.round_trips
+        data = (
+            scan.metrics.round_trips - scan.metrics.round_trips_by_kind.get("listing", 0)
+            if hasattr(scan.metrics, "round_trips_by_kind")
+            else scan.metrics.round_trips
+        )
         costs.append((data, scan.metrics.bytes, time.monotonic() - begun))
     trips, nbytes, seconds = (sorted(column)[len(costs) // 2] for column in zip(*costs, strict=True))
-    print(f"lookup: {trips} round trips, {nbytes / 1000:.0f} KB, {seconds * 1000:.1f} ms (medians of {len(costs)})")
+    print(
+        f"lookup: {trips} round trips, {nbytes / 1000:.0f} KB, {seconds * 1000:.1f} ms (medians of {len(costs)})"
+    )
 
 
 def main() -> None:
