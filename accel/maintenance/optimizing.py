@@ -333,6 +333,9 @@ class OptimizeJob:
 
         Raises as `optimize` does.
         """
+        # The announcement would make the directory.
+        if self.source.scheme == "file" and not os.path.isdir(f"/{self.source.path}"):
+            raise ObjectNotFoundError("there is no such file or directory", path=str(self.source))
         self.warnings: list[str] = []
         self.directory = DirectoryCommit(self.connector.client(self.target), self.target)
         finished = io_loop.run(self.directory.begin(self.fingerprint, published=self._published))

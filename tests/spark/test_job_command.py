@@ -37,7 +37,7 @@ def test_on_spark_in_a_process_of_its_own(tmp_path: Path) -> None:
         *(word for each in conf for word in ("--conf", f"spark.{each}")),
     ]  # fmt: skip
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=150, env={**os.environ, **settings}, check=False
+        command, capture_output=True, text=True, timeout=170, env={**os.environ, **settings}, check=False
     )
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
