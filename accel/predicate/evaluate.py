@@ -36,7 +36,7 @@ from accel.predicate.atoms import (
     compile_pattern,
 )
 from accel.predicate.kinds import Kind, kind_of, native
-from accel.predicate.membership import keys_near
+from accel.predicate.membership import keys_between, keys_near
 
 if TYPE_CHECKING:
     from accel.arrays import Bools
@@ -53,8 +53,12 @@ _TRUE, _FALSE = bools(np.array([True]))[0], bools(np.array([False]))[0]
 _NULL = bools(np.array([False]), np.array([False]))[0]
 # Least length of a pattern's matches from which on shorter texts are sorted out before RE2 runs.
 _MANY_CHARACTERS = 64
-# Keys per value above which building Arrow's hash set of all keys, for every batch anew, costs more than the lookup.
+# Fewer keys are put in Arrow's hash set, for every batch anew, in about the time that it takes to look at all values.
+_FEW_KEYS = 1000
+# Keys per value above which building that set costs more than to search for the values among the sorted keys; bytes are
+# searched for one by one.
 _MANY_KEYS = 64
+_MANY_NUMBERS = 8
 _KERNELS = {Order.EQ: pc.equal, Order.LT: pc.less, Order.LE: pc.less_equal}
 
 
@@ -241,8 +245,11 @@ def _test(values: pa.Array, order: Order, value: bool | float | bytes) -> Any:
 
 def _among(values: pa.Array, node: Among) -> Any:
     among = node.keys
-    if len(among.sorted) > _MANY_KEYS * len(values):
-        among = keys_near(among, values)
+    if len(among.sorted) > _FEW_KEYS:
+        among = keys_between(among, values)
+        many = _MANY_KEYS if kind_of(values.type).domain is Domain.BYTES else _MANY_NUMBERS
+        if len(among.sorted) > many * len(values):
+            among = keys_near(among, values)
     keys = among.values if among.values.type == values.type else among.values.cast(values.type)
     found = pc.is_in(values, value_set=keys)
     if node.keys.nan:

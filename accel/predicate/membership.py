@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -37,6 +38,7 @@ __all__ = [
     "MANY",
     "array_keys",
     "joined",
+    "keys_between",
     "keys_near",
     "list_keys",
     "membership",
@@ -199,6 +201,44 @@ def keys_near(keys: Keys, values: pa.Array) -> Keys:
     near = ordered[places[places < len(ordered)]]
     found = _bytes_keys(near.tolist(), kind) if kind.domain is Domain.BYTES else _keys(near, kind)
     return replace(found, nan=keys.nan)
+
+
+def keys_between(keys: Keys, values: pa.Array) -> Keys:
+    """Return the keys (at least one is given) between the least and the greatest of the values, which are native.
+
+    Few of many keys lie within the values of one page of a sorted file.
+    """
+    ordered = keys.sorted
+    ends = _extent(values)
+    if ends is None:
+        return replace(keys, values=keys.values.slice(0, 0), sorted=ordered[:0])
+    # Within the limits of the keys' type, which may be narrower than that of the values.
+    least, greatest = max(ends[0], _plain(ordered[0])), min(ends[1], _plain(ordered[-1]))
+    start, stop = bisect_left(ordered, least), bisect_right(ordered, greatest)
+    if stop - start == len(ordered):
+        return keys
+    if kind_of(values.type).domain is Domain.FLOAT:
+        return replace(_keys(ordered[start:stop], kind_of(values.type)), nan=keys.nan)
+    length = max(0, stop - start)
+    return replace(keys, values=keys.values.slice(start, length), sorted=ordered[start : start + length])
+
+
+def _extent(values: pa.Array) -> tuple[Any, Any] | None:
+    """Return about the least and the greatest value, not counting NaN; None where there is none."""
+    if values.null_count == len(values):
+        return None
+    if kind_of(values.type).domain is Domain.BYTES:
+        ends = pc.min_max(values)
+        return ends["min"].as_py(), ends["max"].as_py()
+    numbers = integers(values)
+    if numbers.dtype.kind != "f":
+        return _plain(numbers.min()), _plain(numbers.max())
+    least, greatest = np.fmin.reduce(numbers), np.fmax.reduce(numbers)
+    return None if np.isnan(least) else (least.item(), greatest.item())
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _same_group(values: pa.Array, theirs: Kind, kind: Kind) -> npt.NDArray[Any] | None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from accel.predicate.where import Where
     from accel.scanning.spec import Partitioning, Path, PathKey, Paths
 
-__all__ = ["TASK_SCHEMA", "read"]
+__all__ = ["TASK_SCHEMA", "check_partitions", "planned_frame", "read"]
 
 _FILES_EACH = 10_000
 """The most files that one partition plans."""
@@ -110,10 +110,7 @@ def read(
     AccelError
         As `accel.plan` raises it. An executor raises `ObjectChangedError` if a file has changed since.
     """
-    if partitions is not None:
-        partitions = check_count(partitions, "partitions")
-        if partitions < 1:
-            raise ValueError(f"partitions is at least 1, not {partitions}")
+    partitions = check_partitions(partitions)
     if limit is not None:
         limit = check_count(limit, "limit")
     if not hasattr(spark, "createDataFrame"):
@@ -141,7 +138,7 @@ def read(
         result = spark_schema(output)
     except BaseException:
         # Credentials must not stay in the variables of a frame that a traceback may show.
-        del url, storage_options, store, travelling
+        del url, index, storage_options, store, travelling
         keywords = {}
         raise
     from accel.spark.job_metrics import counts_of
@@ -172,6 +169,42 @@ def read(
         tasks = _planned_frame(spark, planned, planner, partitions)
     frame = tasks.mapInArrow(partial(reader.read, shared=shared), result)
     return frame if limit is None else frame.limit(min(limit, _MOST_ROWS))
+
+
+def planned_frame(
+    spark: SparkSession, planned: Plan, *, partitions: int | None, keywords: Mapping[str, Any]
+) -> DataFrame:
+    """Return a DataFrame of the rows of a plan, which the executors read.
+
+    Parameters
+    ----------
+    partitions : int, optional
+        As for `read`.
+    keywords : Mapping of str to object
+        Of the scan on the executors: `storage_options`, `options`, `store` and `cache`.
+    """
+    from accel.spark.job_metrics import counts_of
+
+    counts = counts_of(spark)
+    if counts is not None:
+        counts.add(planned.metrics)
+    batches, shared = take_out(planned)
+    tasks = _task_frame(spark, pa.Table.from_batches(batches), partitions)
+    reader = TaskReader(keywords=for_executors(keywords), counts=counts)
+    return tasks.mapInArrow(partial(reader.read, shared=shared), spark_schema(planned.schema))
+
+
+def check_partitions(partitions: int | None) -> int | None:
+    """Return the number of partitions that a caller wants.
+
+    Raises ValueError where it is less than 1, TypeError where it is no integer.
+    """
+    if partitions is None:
+        return None
+    partitions = check_count(partitions, "partitions")
+    if partitions < 1:
+        raise ValueError(f"partitions is at least 1, not {partitions}")
+    return partitions
 
 
 def _planned_frame(

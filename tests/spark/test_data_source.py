@@ -209,15 +209,15 @@ def test_options_read() -> None:
             "Columns": '["x,y"]',
             "index": "none",
             "memory_limit": "1000000",
-            "region": "here",
+            "region": "eu-secret-7",
         }
     )
     assert asked.source == ["a", "b"]
     assert asked.columns == ["x,y"]
     assert asked.index is None
     assert asked.options == accel.Options(memory_limit=1_000_000)
-    assert asked.storage_options == {"region": "here"}
-    assert "here" not in repr(asked)
+    assert asked.storage_options == {"region": "eu-secret-7"}
+    assert "eu-secret-7" not in repr(asked)
 
 
 def test_executors_request_data_alone(
