@@ -395,7 +395,7 @@ def distinct(
     """Find the distinct values of a column of Parquet files.
 
     They come from the paths, an index outside the files, statistics, embedded indexes and dictionary pages where these
-    prove them, and from the rows of the other pages: see docs/distinct.md. `Scan.distinct` does the same for a scan, whose
+    prove them, and from the rows of the other pages: see docs/aggregates.md. `Scan.distinct` does the same for a scan, whose
     `explain(distinct=...)` and `metrics.distinct_units` tell which.
 
     Parameters

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from accel.arrays import bytes_array, from_numpy, integers_array, one, pack_bits
 from accel.catalog.bound_bytes import End, encode_bounds
-from accel.format.bounds import joined_chunk_bounds
-from accel.format.domain import Bounds
+from accel.format.bounds import has_inexact_bounds, joined_chunk_bounds
+from accel.format.domain import Bounds, Domain
 from accel.format.footer import MAGIC
 from accel.planning.handle import FileHandle
 from accel.planning.projection import indexed_as_read, path_leaves, type_at
@@ -213,6 +213,10 @@ class BoundsTable:
                     Bounds.unknown(rows), null_count=bounds.null_count, nan_count=bounds.nan_count
                 )
             whole = _of_files(bounds, rows, sizes)
+            # Whoever answers by the bounds of a file takes them for values where the nulls are counted.
+            if bounds.domain in (Domain.INTEGER, Domain.FLOAT):
+                moved = _sums(has_inexact_bounds(packed, leaf).astype(np.int64), sizes) > 0
+                whole = replace(whole, null_count=np.where(moved, -1, whole.null_count))
             of_files = np.full(len(files), WHOLE_FILE, np.int32)
             file_rows = _sums(rows, sizes)
             self._parts.append(_table(name, kind, whole, row_groups=of_files, files=ordinals, rows=file_rows))

@@ -19,7 +19,7 @@ from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.planning.file_entry import FileBlock, FileEntry
 from accel.scanning.file_source import FileSource, SourceRequest
-from accel.store.range_store import ObjectEntry, PageSeen
+from accel.store.range_store import ObjectEntry, PageSeen, Payload
 from accel.store.request_errors import foremost
 from accel.store.tasks import Group
 from accel.tables.path_source import discover
@@ -99,7 +99,7 @@ class CatalogSource(FileSource):
                 async for block in self._pages(snapshot, trips, request):
                     yield block
                 return
-            await reader.load_first(snapshot, pruner.likely_columns())
+            await pruner.load_first(snapshot, reader, request)
             everything = [
                 FilePlace(tables, at)
                 for tables in snapshot.tables
@@ -169,7 +169,7 @@ class CatalogSource(FileSource):
                 tables=tables if len(pages) == 1 else tuple(SegmentTables(one.segment) for one in tables),
             )
             reader = self._pruner.reader(request)
-            await reader.load_first(page, self._pruner.likely_columns())
+            await self._pruner.load_first(page, reader, request)
             if first is None:
                 first = await self._first(page, snapshot, reader, request)
             block = await self._matching(page, snapshot, first, reader, request)
@@ -288,4 +288,8 @@ class _CatalogListing:
         for entry in self._entries:
             if entry.path == path:
                 return entry
+        raise ObjectNotFoundError("the catalog lists no such file", path=path)
+
+    async def read_tail(self, path: str, length: int, *, metrics: Metrics) -> Payload:
+        # The commit of a catalog is its own: there is no journal beside its files.
         raise ObjectNotFoundError("the catalog lists no such file", path=path)

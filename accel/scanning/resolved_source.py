@@ -30,7 +30,7 @@ from accel.planning.task import ScanTask
 from accel.reader.reader import Reader
 from accel.scanning.block_pruning import excluded_together
 from accel.scanning.file_jobs import FileJob
-from accel.scanning.file_source import FileSource, SourceRequest
+from accel.scanning.file_source import FactAnswers, FileSource, SourceRequest
 from accel.scanning.footer_prefetch import FooterPrefetcher, PrefetchedFile
 from accel.scanning.spec import ScanSpec
 from accel.store.fetch import same_etag
@@ -44,7 +44,7 @@ __all__ = ["MetadataAnswers", "ResolvedSource"]
 _NO_COLUMNS = pa.schema([])
 
 
-class MetadataAnswers(Protocol):
+class MetadataAnswers(FactAnswers, Protocol):
     """Answers a question about all rows from the metadata of each file, as far as possible, before rows are read."""
 
     def narrow(self, question: Question) -> Question:
@@ -57,6 +57,16 @@ class MetadataAnswers(Protocol):
         """Answer from the metadata of a file; return the plan of the rest, and the round trips that it took.
 
         For a file that is planned again it is called again: the last call counts.
+        """
+        ...
+
+    def answer_facts(self, file: FileEntry, question: Question) -> int | None:
+        """Answer from the facts that the source has of a file, which need not be opened then; None where they do not prove it.
+
+        Returns
+        -------
+        int or None
+            The rows of the file.
         """
         ...
 
@@ -188,6 +198,7 @@ class ResolvedSource:
             reader=self.reader,
             where=self.spec.where,
             columns=self.spec.columns,
+            answers=None if self.spec.selection is not None or self.spec.embedded else self.answers,
             on_entries=self._prefetch if early else None,
         )
 

@@ -64,15 +64,11 @@ def rows(files: DictStore, where: str, **given: Any) -> tuple[int, accel.Metrics
 
 
 def test_writers_and_readers_of_a_catalog_in_memory() -> None:
-    Crowd(InMemory(seed=7, rate=0.0), seed=7, faulty=False, to=f"memory://{secrets.token_hex(8)}").run(
-        writers=4, readers=16
-    )
+    Crowd(InMemory(seed=7, rate=0.0), seed=7, faulty=False, to=f"memory://{secrets.token_hex(8)}").run()
 
 
 def test_writers_and_readers_of_a_catalog_in_redis(redis_server: RedisServer) -> None:
-    Crowd(InMemory(seed=8, rate=0.0), seed=8, faulty=False, to=redis_server.url(secrets.token_hex(8))).run(
-        writers=4, readers=16
-    )
+    Crowd(InMemory(seed=8, rate=0.0), seed=8, faulty=False, to=redis_server.url(secrets.token_hex(8))).run()
 
 
 def test_writers_and_readers_while_connections_end(redis_server: RedisServer, large: bool) -> None:
