@@ -259,8 +259,9 @@ class Explain:
 
 
 def _counted(counts: Mapping[str, int]) -> str:
-    """Counts by name as text, those that are not 0."""
-    some = [f"{number:,} {name.replace('_', ' ')}" for name, number in counts.items() if number]
+    """Counts of a table of an index as text, those that are not 0."""
+    names = ("files", "row_groups", "pages", "rows")
+    some = [f"{counts[name]:,} {name.replace('_', ' ')}" for name in names if counts.get(name)]
     return ", ".join(some) or "nothing"
 
 
