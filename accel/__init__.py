@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from accel import indexes as indexes
     from accel import spark as spark
     from accel import stores as stores
+    from accel.api import distinct as distinct
+    from accel.api import distinct_async as distinct_async
     from accel.api import plan as plan
     from accel.api import plan_async as plan_async
     from accel.api import scan as scan
@@ -74,6 +76,8 @@ _HOMES = {
     "ScanTask": "accel.planning.task",
     "Transport": "accel.options",
     "col": "accel.predicate.column",
+    "distinct": "accel.api",
+    "distinct_async": "accel.api",
     "plan": "accel.api",
     "plan_async": "accel.api",
     "embed": "accel.writing",

@@ -1,10 +1,10 @@
-"""The verbs `scan` and `plan`: they check their arguments, choose a source of files and hand it to `scanning`."""
+"""The verbs `scan`, `plan` and `distinct`: they check their arguments, choose a source of files and hand it to `scanning`."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any, Never, cast
 
 import pyarrow as pa
 
@@ -19,12 +19,13 @@ from accel.store import io_loop
 from accel.store.client import Connector
 
 if TYPE_CHECKING:
+    from accel.catalog.homes import CatalogHome
     from accel.catalog.own_index import FilesIndex
     from accel.planning.plan import Plan
     from accel.predicate.where import Where
     from accel.scanning.spec import Partitioning, Path, PathKey, Source
 
-__all__ = ["DEFAULT_CACHE", "plan", "plan_async", "scan"]
+__all__ = ["DEFAULT_CACHE", "distinct", "distinct_async", "plan", "plan_async", "scan"]
 
 AUTO = "auto"
 """Stands for the index that lies beside the files, if there is one."""
@@ -46,6 +47,7 @@ def scan(
     embedded: Mapping[str, str] | None = None,
     index: Path | FilesIndex | None = AUTO,
     listing: str = "store",
+    learn: bool = False,
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
     cache: Cache | None = DEFAULT_CACHE,
@@ -90,6 +92,10 @@ def scan(
         (docs/catalog.md).
     listing : {"store", "index"}
         Where the list of files comes from: the store, or the index as it was refreshed last, which saves the listing.
+    learn : bool
+        Whether the index takes in the metadata of files that the scan opens and that it lacks (docs/catalog.md). That
+        happens beside the answer, and now and then; `close` waits for it. An index that is not there yet is made. With
+        `index="auto"` it is that of the directory, `_accel/`.
     store : obstore store or RangeStore, optional
         Replaces the store that URLs name; paths are relative to it.
     storage_options : mapping, optional
@@ -135,7 +141,15 @@ def scan(
         options=check_options(options),
     )
     return Scan(
-        _engine(spec, store=store, storage_options=storage_options, cache=cache, index=index, listing=listing)
+        _engine(
+            spec,
+            store=store,
+            storage_options=storage_options,
+            cache=cache,
+            index=index,
+            listing=listing,
+            learn=learn,
+        )
     )
 
 
@@ -147,19 +161,27 @@ def _engine(
     cache: Cache | None,
     index: Path | FilesIndex | None = AUTO,
     listing: str = "store",
+    learn: bool = False,
 ) -> Engine:
     if cache is not None and not isinstance(cache, Cache):
         raise TypeError(f"cache is an accel.Cache, or None for none, not {cache!r:.80}")
 
-    _check_index(index, listing, spec)
+    _check_index(index, listing, spec, learn=learn)
     connector = Connector(storage_options=storage_options, store=store, options=spec.options)
 
+    def find_home() -> CatalogHome:
+        from accel.catalog.homes import home_at
+        from accel.catalog.published import index_beside
+
+        place = index_beside(os.fspath(spec.source)) if index == AUTO else cast("Path", index)
+        return home_at(place, connector, in_store=store is not None)
+
     def make_source(spec: ScanSpec) -> FileSource:
-        from accel.catalog.published import IndexBesideFiles, index_beside
+        from accel.catalog.published import IndexBesideFiles
         from accel.tables.path_source import PathSource
 
         beside = None
-        if index == AUTO and isinstance(spec.source, str | os.PathLike) and listing == "store":
+        if index == AUTO and isinstance(spec.source, str | os.PathLike) and listing == "store" and not learn:
             beside = IndexBesideFiles(spec, connector, cache=cache, in_store=store is not None)
         paths = PathSource(
             spec.source,
@@ -170,28 +192,51 @@ def _engine(
             cache=cache,
             index=beside,
         )
-        if index is None or (index == AUTO and listing == "store"):
+        if index is None or (index == AUTO and listing == "store" and not learn):
             return paths
         if not isinstance(index, str | os.PathLike):
             from accel.catalog.own_index import OwnIndexSource
 
             return OwnIndexSource(index, os.fspath(spec.source), in_store=store is not None, files=paths)
-        from accel.catalog.objects import home_at
         from accel.catalog.pruning import CatalogPruner
         from accel.catalog.source import CatalogSource, Listing
 
-        place = index_beside(os.fspath(spec.source)) if index == AUTO else index
-        pruner = CatalogPruner(home_at(place, connector, in_store=store is not None), spec, cache=cache)
-        return CatalogSource(paths, pruner, spec, listing=Listing(listing), in_store=store is not None)
+        home = find_home()
+        learner = None
+        if learn:
+            from accel.catalog.learning import first_head, learner_of
 
-    return Engine(spec, connector.client, cache=cache, make_source=make_source)
+            make = first_head(spec, beside=index == AUTO, in_store=store is not None)
+            learner = learner_of(home, connector.client, options=spec.options, make=make)
+        pruner = CatalogPruner(home, spec, cache=cache, may_lack=learn)
+        return CatalogSource(
+            paths, pruner, spec, listing=Listing(listing), in_store=store is not None, learner=learner
+        )
+
+    async def settle() -> None:
+        from accel.catalog.learning import settle_learning
+
+        await settle_learning(find_home())
+
+    return Engine(
+        spec, connector.client, cache=cache, make_source=make_source, settle=settle if learn else None
+    )
 
 
-def _check_index(index: Path | FilesIndex | None, listing: str, spec: ScanSpec) -> None:
+def _check_index(index: Path | FilesIndex | None, listing: str, spec: ScanSpec, *, learn: bool) -> None:
     if not (index is None or isinstance(index, str | os.PathLike) or hasattr(index, "files")):
         raise TypeError(f"index is a directory, an index of your own, or None, not {index!r:.80}")
     if listing not in ("store", "index"):
         raise ValueError(f'listing is "store" or "index", not {listing!r:.80}')
+    if not isinstance(learn, bool):
+        raise TypeError(f"learn is True or False, not {learn!r:.80}")
+    if learn:
+        if not isinstance(index, str | os.PathLike):
+            raise ValueError("learn=True needs the directory of an index, which build_index makes")
+        if listing == "index":
+            raise ValueError('learn=True needs listing="store": the list of an index has no other files')
+        if index == AUTO and not isinstance(spec.source, str | os.PathLike):
+            raise ValueError("name the index: learn=True finds none beside a list of files")
     if listing == "index":
         if index is None:
             raise ValueError('listing="index" needs an index')
@@ -211,6 +256,7 @@ def plan(
     embedded: Mapping[str, str] | None = None,
     index: Path | FilesIndex | None = AUTO,
     listing: str = "store",
+    learn: bool = False,
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
     cache: Cache | None = DEFAULT_CACHE,
@@ -224,7 +270,7 @@ def plan(
 
     Parameters
     ----------
-    source, where, columns, selection, schema, partitioning, glob, embedded, index, listing
+    source, where, columns, selection, schema, partitioning, glob, embedded, index, listing, learn
         As for `scan`.
     store, storage_options, cache, options
         As for `scan`.
@@ -257,13 +303,14 @@ def plan(
         embedded=embedded,
         index=index,
         listing=listing,
+        learn=learn,
         store=store,
         storage_options=storage_options,
         cache=cache,
         options=options,
     )._engine
     # Credentials must not stay in the variables of a frame that a traceback may show.
-    del source, store, storage_options
+    del source, index, store, storage_options
     return _one_plan([io_loop.run(part.plan(Metrics())) for part in engine.parts()])
 
 
@@ -279,6 +326,7 @@ async def plan_async(
     embedded: Mapping[str, str] | None = None,
     index: Path | FilesIndex | None = AUTO,
     listing: str = "store",
+    learn: bool = False,
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
     cache: Cache | None = DEFAULT_CACHE,
@@ -289,7 +337,7 @@ async def plan_async(
 
     Parameters
     ----------
-    source, where, columns, selection, schema, partitioning, glob, embedded, index, listing
+    source, where, columns, selection, schema, partitioning, glob, embedded, index, listing, learn
         As for `scan`.
     store, storage_options, cache, options
         As for `scan`.
@@ -316,13 +364,149 @@ async def plan_async(
         embedded=embedded,
         index=index,
         listing=listing,
+        learn=learn,
         store=store,
         storage_options=storage_options,
         cache=cache,
         options=options,
     )._engine
-    del source, store, storage_options
+    del source, index, store, storage_options
     return _one_plan([await io_loop.bridge(part.plan(Metrics())) for part in engine.parts()])
+
+
+def distinct(
+    source: Source,
+    column: str,
+    where: Where = None,
+    *,
+    selection: Mapping[PathKey, Any] | None = None,
+    schema: pa.Schema | None = None,
+    partitioning: Partitioning = "auto",
+    glob: bool = True,
+    embedded: Mapping[str, str] | None = None,
+    index: Path | FilesIndex | None = AUTO,
+    listing: str = "store",
+    store: object | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: Cache | None = DEFAULT_CACHE,
+    options: Options | None = None,
+    **refused: Never,
+) -> pa.Array:
+    """Find the distinct values of a column of Parquet files.
+
+    They come from the paths, an index outside the files, statistics, embedded indexes and dictionary pages where these
+    prove them, and from the rows of the other pages: see docs/aggregates.md. `Scan.distinct` does the same for a scan, whose
+    `explain(distinct=...)` and `metrics.distinct_units` tell which.
+
+    Parameters
+    ----------
+    source : str, path, list, Plan, or iterator of record batches
+        As for `scan`.
+    column : str
+        The column, or a dotted path into structs.
+    where : str, list, or expression, optional
+        Which rows count, as for `scan`.
+    selection, schema, partitioning, glob, embedded, index, listing
+        As for `scan`.
+    store, storage_options, cache, options
+        As for `scan`.
+
+    Returns
+    -------
+    pyarrow.Array
+        The values in ascending order, each once, of the column's type without dictionary encoding; NaN follows the
+        numbers, and null, where there is one, is the last. -0.0 becomes 0.0.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        There is no such column.
+    SchemaMismatchError
+        The values of the column have no order: lists, structs.
+    TypeError, ValueError, PredicateError, ParquetFormatError, EncryptedFileError, StoreError
+        As `plan` raises them.
+
+    Examples
+    --------
+    >>> accel.distinct("s3://bucket/flights/", "carrier", "dep_delay > 60")
+    """
+    _refuse("distinct", refused)
+    asked = scan(
+        source,
+        where,
+        selection=selection,
+        schema=schema,
+        partitioning=partitioning,
+        glob=glob,
+        embedded=embedded,
+        index=index,
+        listing=listing,
+        store=store,
+        storage_options=storage_options,
+        cache=cache,
+        options=options,
+    )
+    del source, store, storage_options
+    return asked.distinct(column)
+
+
+async def distinct_async(
+    source: Source,
+    column: str,
+    where: Where = None,
+    *,
+    selection: Mapping[PathKey, Any] | None = None,
+    schema: pa.Schema | None = None,
+    partitioning: Partitioning = "auto",
+    glob: bool = True,
+    embedded: Mapping[str, str] | None = None,
+    index: Path | FilesIndex | None = AUTO,
+    listing: str = "store",
+    store: object | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: Cache | None = DEFAULT_CACHE,
+    options: Options | None = None,
+    **refused: Never,
+) -> pa.Array:
+    """Find the distinct values of a column from a coroutine, as `distinct` does.
+
+    Parameters
+    ----------
+    source, column, where
+        As for `distinct`.
+    selection, schema, partitioning, glob, embedded, index, listing
+        As for `scan`.
+    store, storage_options, cache, options
+        As for `scan`.
+
+    Returns
+    -------
+    pyarrow.Array
+        The values in ascending order.
+
+    Raises
+    ------
+    AccelError, TypeError, ValueError
+        As `distinct` raises them.
+    """
+    _refuse("distinct_async", refused)
+    asked = scan(
+        source,
+        where,
+        selection=selection,
+        schema=schema,
+        partitioning=partitioning,
+        glob=glob,
+        embedded=embedded,
+        index=index,
+        listing=listing,
+        store=store,
+        storage_options=storage_options,
+        cache=cache,
+        options=options,
+    )
+    del source, store, storage_options
+    return await asked.distinct_async(column)
 
 
 # The names of arguments in other libraries -> their names here.

@@ -28,6 +28,7 @@ class Counter:
 
 Count: TypeAlias = Literal[
     "cached_bytes",
+    "catalog_learned",
     "catalog_stale",
     "data_hits",
     "decoder_fallbacks",
@@ -36,6 +37,7 @@ Count: TypeAlias = Literal[
     "indexes_ignored",
     "late_dictionaries",
     "late_pieces",
+    "learning_failures",
     "metadata_hits",
     "metadata_misses",
     "replans",
@@ -45,6 +47,8 @@ Count: TypeAlias = Literal[
     "rows_from_metadata",
     "rows_out",
     "rows_recalled",
+    "shared_failures",
+    "shared_hits",
 ]
 """The counts that `Metrics.add` adds to; requests and their bytes are counted by `Metrics.count_request`."""
 
@@ -90,8 +94,15 @@ class Metrics:
     """`bytes` by kind, likewise."""
     catalog: Counter = field(default_factory=Counter)
     """Files that an index outside the files told of in their current version; `kept`: those that it left."""
+    catalog_dropped: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By table of the index ("bounds", or a kind and its columns): the `files` that it ruled out in addition to those before it,
+    and of files that were left the `row_groups`, `pages` and `rows`."""
     catalog_stale: int = 0
     """Files that the index does not know, or knows in another version: they are read as if there were no index."""
+    catalog_learned: int = 0
+    """Files that the scan has opened and that were added to the index after it, where it learns."""
+    learning_failures: int = 0
+    """Failed attempts to add files to the index, which `warnings` explains."""
     files: Counter = field(default_factory=Counter)
     """`total`: files of the source; `kept`: those that pruning left. The other levels count alike."""
     row_groups: Counter = field(default_factory=Counter)
@@ -105,10 +116,16 @@ class Metrics:
     """Rows returned."""
     rows_from_metadata: int = 0
     """Rows that an aggregate or a count included without reading them."""
+    distinct_units: dict[str, int] = field(default_factory=dict)
+    """Files, row groups and pages whose distinct values were found, by where they came from: "row groups by dictionary"."""
     metadata_hits: int = 0
     """Files whose metadata came from the cache."""
     metadata_misses: int = 0
     """Files whose metadata was read."""
+    shared_hits: int = 0
+    """Files of `metadata_hits` whose metadata came from the shared cache."""
+    shared_failures: int = 0
+    """Lookups that the shared cache did not answer in time, or with a damaged entry: the file itself was asked."""
     row_groups_remembered: int = 0
     """Row groups of which only the rows were read that an earlier scan had found to match the same predicate."""
     rows_recalled: int = 0
@@ -177,6 +194,21 @@ class Metrics:
         for text in other.warnings:
             self.warn(text)
 
+    def count_dropped(self, table: str, **counts: int) -> None:
+        """Add to the counts of `catalog_dropped`.
+
+        Parameters
+        ----------
+        table : str
+            A table of the index.
+        **counts : int
+            What it ruled out, by name.
+        """
+        with self._lock:
+            found = self.catalog_dropped.setdefault(table, {})
+            for name, number in counts.items():
+                found[name] = found.get(name, 0) + number
+
     def add(self, name: Count, amount: int = 1) -> None:
         """Add to one of the plain integer counts."""
         with self._lock:
@@ -243,4 +275,6 @@ class Metrics:
 def _copied(value: Any) -> Any:
     if isinstance(value, Counter):
         return Counter(value.total, value.kept)
-    return value.copy() if isinstance(value, dict | list) else value
+    if isinstance(value, dict):
+        return {key: _copied(each) for key, each in value.items()}
+    return value.copy() if isinstance(value, list) else value

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from accel.cache import freshness
 from tests.support.proxy import Proxy
+from tests.support.redis_server import RedisServer, find_redis
 from tests.support.s3 import Minio, Moto, S3Admin, find_minio, install_minio
 
 # The workers of a local Spark take the first Python they find unless told; that one may lack pyarrow.
@@ -89,6 +90,18 @@ def minio(s3: S3Admin) -> S3Admin:
     if s3.kind != "minio":
         pytest.skip("needs a real MinIO: neither on PATH nor could it be built")
     return s3
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """A Redis server for the whole run; tests use prefixes of their own."""
+    binary = find_redis()
+    if binary is None:
+        if _in_ci():
+            raise RuntimeError("CI needs redis-server: apt-get update && apt-get install redis-server")
+        pytest.skip("needs redis-server on PATH: apt-get update && apt-get install redis-server")
+    with RedisServer(binary) as server:
+        yield server
 
 
 @pytest.fixture

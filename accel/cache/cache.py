@@ -1,7 +1,7 @@
 """One cache of three tiers, each bounded in bytes, with one single-flight in front.
 
 Metadata (file handles, dictionary pages, listings, tail hints), bytes (data pages) and results (rows, and which rows
-matched). Memory comes first, then the disk, which only holds metadata.
+matched). Memory comes first, then the disk and a shared server, which only hold metadata.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cachetools import LRUCache
 
@@ -19,8 +19,12 @@ from accel.cache.byte_tier import ByteTier
 from accel.cache.disk import Disk
 from accel.cache.result_tier import ResultTier
 from accel.cache.single_flight import SingleFlight
+from accel.errors import AccelError, forget_frames
 from accel.options import MIB
 from accel.store.identity import lasts
+
+if TYPE_CHECKING:
+    from accel.cache.shared import SharedTier
 
 __all__ = ["Cache", "CacheStats"]
 
@@ -52,6 +56,12 @@ class CacheStats:
     """Files whose metadata is not there."""
     disk_nbytes: int = 0
     """Bytes of the directory, whichever process wrote them."""
+    shared_hits: int = 0
+    """Files whose metadata this cache object read from the shared server."""
+    shared_misses: int = 0
+    """Files whose metadata it did not get there."""
+    shared_written: int = 0
+    """Files whose metadata it has stored there. This happens behind the scans' backs."""
     data_entries: int = 0
     """Byte ranges of data."""
     data_nbytes: int = 0
@@ -119,18 +129,27 @@ class Cache:
         an object, are not.
     disk_limit : int
         Bytes that the files in that directory may take.
+    shared : str, optional
+        The URL of a server on which metadata is shared by many machines: `redis://`, `rediss://` or `postgresql://`
+        (docs/stores.md), or `memory://name` for the caches of one process. It is asked after memory and disk. The same
+        files are stored as on disk, but for local ones. Whoever may write there can change what scans return.
 
     Raises
     ------
     TypeError
-        A limit is not a number, or `disk` is not a path.
+        A limit is not a number, `disk` is not a path, or `shared` is not text.
     ValueError
         A limit is negative or NaN, or `disk` is empty.
+    StoreError
+        `shared` is no URL that can be used.
+    AccelError
+        The package for that server is missing.
 
     Notes
     -----
     A cache may be used by several threads and scans. It is pickled as an empty cache with the same limits and the same
-    directory. A directory that cannot be used costs requests and a warning in the metrics, never an answer.
+    directory and server. A directory that cannot be used, and a server that does not answer within a tenth of a second,
+    cost requests and a warning in the metrics, never an answer.
 
     Examples
     --------
@@ -147,6 +166,7 @@ class Cache:
         max_age: float = 60.0,
         disk: str | os.PathLike[str] | None = None,
         disk_limit: int = 1024 * MIB,
+        shared: str | None = None,
     ) -> None:
         limits = {"memory": memory, "data": data, "max_age": max_age, "disk_limit": disk_limit}
         for name, limit in limits.items():
@@ -161,6 +181,17 @@ class Cache:
         self.disk = None if disk is None else _directory(disk)
         self.disk_limit = disk_limit
         self._disk = None if self.disk is None else Disk(self.disk, limit=disk_limit)
+        self._shared: SharedTier | None = None
+        self._shared_url = shared
+        if shared is not None:
+            from accel.cache.shared_stores import open_shared
+
+            try:
+                self._shared = open_shared(shared)
+            except AccelError as error:
+                del shared  # credentials must not stay in the variables of a frame that a traceback may show
+                forget_frames(error)
+                raise
         self._lock = threading.Lock()
         self._metadata = _MetadataTier(maxsize=memory)
         self.single_flight = SingleFlight()
@@ -174,14 +205,29 @@ class Cache:
 
     def __repr__(self) -> str:
         disk = "" if self.disk is None else f", disk={self.disk!r}, disk_limit={self.disk_limit}"
-        return f"Cache(memory={self.memory}, data={self.data}, max_age={self.max_age}{disk})"
+        shared = "" if self._shared is None else f", shared={str(self._shared)!r}"
+        return f"Cache(memory={self.memory}, data={self.data}, max_age={self.max_age}{disk}{shared})"
 
-    def __reduce__(self) -> tuple[Callable[..., Cache], tuple[int, float, str | None, int, int]]:
-        return _fresh, (self.memory, self.max_age, self.disk, self.disk_limit, self.data)
+    def __reduce__(self) -> tuple[Callable[..., Cache], tuple[int, float, str | None, int, int, str | None]]:
+        return _fresh, (
+            self.memory,
+            self.max_age,
+            self.disk,
+            self.disk_limit,
+            self.data,
+            self._shared_url,
+        )
 
     def disk_for(self, token: str) -> Disk | None:
         """Return the disk, for a client whose token means the same in every process; else None."""
         return self._disk if lasts(token) else None
+
+    def shared_for(self, token: str) -> SharedTier | None:
+        """Return the shared tier, for a client whose token means the same in every process; else None.
+
+        The metadata of local files is read faster where they are.
+        """
+        return self._shared if lasts(token) and not token.startswith("file-") else None
 
     def get(self, key: Hashable) -> Any | None:
         """Return the metadata of a key, which is then the most recently used, or None."""
@@ -221,7 +267,7 @@ class Cache:
             self._metadata.pop(key, None)
 
     def clear(self) -> None:
-        """Remove all entries, also those in the directory.
+        """Remove all entries, also those in the directory, but not those on the shared server.
 
         Loads that are under way go on, and are stored when they end.
         """
@@ -241,9 +287,13 @@ class Cache:
             The counts.
         """
         disk = self._disk
-        on_disk = {} if disk is None else {"disk_hits": disk.hits, "disk_misses": disk.misses}
+        elsewhere = {} if disk is None else {"disk_hits": disk.hits, "disk_misses": disk.misses}
         if disk is not None:
-            on_disk["disk_nbytes"] = disk.nbytes()
+            elsewhere["disk_nbytes"] = disk.nbytes()
+        shared = self._shared
+        if shared is not None:
+            elsewhere["shared_hits"], elsewhere["shared_misses"] = shared.hits, shared.misses
+            elsewhere["shared_written"] = shared.written
         data, results = self.byte_tier, self.result_tier
         with self._lock:
             return CacheStats(
@@ -260,7 +310,7 @@ class Cache:
                 data_evictions=data.evictions,
                 result_entries=len(results),
                 result_nbytes=results.nbytes,
-                **on_disk,
+                **elsewhere,
             )
 
     async def load(self, key: Hashable, loader: Loader) -> Any:
@@ -285,5 +335,7 @@ def _directory(disk: Any) -> str:
     return path
 
 
-def _fresh(memory: int, max_age: float, disk: str | None, disk_limit: int, data: int) -> Cache:
-    return Cache(memory=memory, data=data, max_age=max_age, disk=disk, disk_limit=disk_limit)
+def _fresh(
+    memory: int, max_age: float, disk: str | None, disk_limit: int, data: int, shared: str | None
+) -> Cache:
+    return Cache(memory=memory, data=data, max_age=max_age, disk=disk, disk_limit=disk_limit, shared=shared)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import AsyncIterator, Collection, Generator
+from collections.abc import AsyncIterator, Callable, Collection, Generator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -48,6 +48,8 @@ class MetadataFreshness:
     def __init__(self, cache: Cache, metrics: Metrics) -> None:
         self._cache = cache
         self._metrics = metrics
+        self._is_warned = False
+        """Whether this scan has warned of the shared tier."""
         # Handles that are used before a listing confirms them; None if nothing is assumed.
         self._assumed: dict[int, FileHandle] | None = None
         self._listed_at = -math.inf
@@ -158,12 +160,19 @@ class MetadataFreshness:
         return sent_at if await client.revalidate(version, metrics=self._metrics) else None
 
     async def load(
-        self, client: Client, file: FileEntry, steps: Steps[FileHandle]
+        self, client: Client, file: FileEntry, steps: Callable[[], Steps[FileHandle]]
     ) -> tuple[FileHandle, int] | None:
-        """Return the handle of a file from the disk, and the round trips that confirmed it; None if there is none to use.
+        """Return the handle of a file from the disk or the shared tier, and the round trips that confirmed it; None if there
+        is none to use.
 
-        `steps` are the steps that open the file; they are run on the stored bytes.
+        `steps` makes the steps that open the file; they are run on the stored bytes.
         """
+        found = await self._load_from_disk(client, file, steps)
+        return found or await self._load_shared(client, file, steps)
+
+    async def _load_from_disk(
+        self, client: Client, file: FileEntry, steps: Callable[[], Steps[FileHandle]]
+    ) -> tuple[FileHandle, int] | None:
         disk = self._cache.disk_for(client.token)
         if disk is None:
             return None
@@ -176,32 +185,77 @@ class MetadataFreshness:
             age = wall - stored.checked_at
             # If the clock was set back, the age is unknown, and the store is asked.
             checked_at = now - age if age >= 0 else -math.inf
-            found = await self._use(client, file, stored, steps, checked_at)
+            found = await self._use(client, file, stored, steps(), checked_at)
             if found is None:
                 disk.drop(key)
         disk.count(hit=found is not None)
         return found
 
+    async def _load_shared(
+        self, client: Client, file: FileEntry, steps: Callable[[], Steps[FileHandle]]
+    ) -> tuple[FileHandle, int] | None:
+        shared = self._cache.shared_for(client.token)
+        if shared is None:
+            return None
+        key = _entry_key(client, file.path)
+        try:
+            entry = await shared.get(key)
+        except StoreError as error:
+            self._metrics.add("shared_failures")
+            if not self._is_warned:
+                self._is_warned = True
+                self._metrics.warn(f"the shared cache {shared} is not used: {error.message}")
+            entry = None
+        found = None
+        if entry is not None:
+            found = await self._use(client, file, entry.stored, steps(), entry.checked_at)
+        shared.count(hit=found is not None)
+        if entry is None or found is None:
+            return None
+        handle, trips = found
+        self._metrics.add("shared_hits")
+        if trips:
+            shared.put(key, entry.stored, checked_at=handle.checked_at)
+        await self._store_on_disk(client, key, entry.stored, handle)
+        return found
+
     async def store(self, client: Client, handle: FileHandle, answers: list[Stash | Tail]) -> None:
-        """Store the bytes with which a file was just opened on the disk, if there is one."""
-        disk = self._cache.disk_for(client.token)
-        if disk is None:
+        """Store the bytes with which a file was just opened on the disk and in the shared tier, as far as there are any."""
+        if not self.stores(client):
             return
         from accel.cache.disk import StoredMetadata
 
         stored = StoredMetadata.of(handle, answers, checked_at=_wall_time(handle.checked_at))
         if stored is not None:
             key = _entry_key(client, handle.id.path)
-            await DISK.run(lambda: disk.put(key, stored.encode(key)))
-            self._warn_of(disk)
+            shared = self._cache.shared_for(client.token)
+            if shared is not None:
+                shared.put(key, stored, checked_at=handle.checked_at)
+            await self._store_on_disk(client, key, stored, handle)
+
+    def stores(self, client: Client) -> bool:
+        """Return whether metadata of a store's files is stored beyond memory."""
+        token = client.token
+        return self._cache.disk_for(token) is not None or self._cache.shared_for(token) is not None
 
     def forget(self, client: Client, path: str) -> None:
-        """Remove a file from the cache, in memory and on disk."""
+        """Remove a file from the cache, in memory and on disk; of the shared tier it is not used."""
         self._cache.drop(file_key(client.token, path))
         self._cache.byte_tier.drop(client.token, path)
-        disk = self._cache.disk_for(client.token)
+        disk, shared = self._cache.disk_for(client.token), self._cache.shared_for(client.token)
         if disk is not None:
             disk.drop(_entry_key(client, path))
+        if shared is not None:
+            shared.drop(_entry_key(client, path))
+
+    async def _store_on_disk(
+        self, client: Client, key: bytes, stored: StoredMetadata, handle: FileHandle
+    ) -> None:
+        disk = self._cache.disk_for(client.token)
+        if disk is not None:
+            stored = replace(stored, checked_at=_wall_time(handle.checked_at))
+            await DISK.run(lambda: disk.put(key, stored.encode(key)))
+            self._warn_of(disk)
 
     async def _use(
         self,

@@ -10,16 +10,25 @@ is to say is JSON in the stream's schema metadata under `accel.catalog`.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 
+from accel.arrays import bytes_array, integers_array
+from accel.decode.arrow import arrow_schema
 from accel.errors import IndexFormatError
+from accel.format.footer import parse_footer, parse_tail
+
+if TYPE_CHECKING:
+    from accel.arrays import Bools
+    from accel.format.model import FileMetadata
 
 __all__ = [
     "FORMAT_VERSION",
@@ -63,7 +72,7 @@ HEAD_SCHEMA: Final = pa.schema(
 """`tail` is the end of the Parquet object: its footer and page indexes. `content` is the whole object, where it is small."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class SegmentObject:
     """One Parquet object of a segment, which holds one of its tables."""
 
@@ -81,6 +90,18 @@ class SegmentObject:
         """The bytes that the head holds of it."""
         return len(self.tail if self.content is None else self.content)
 
+    @functools.cached_property
+    def footer(self) -> FileMetadata:
+        """The footer of the object; raises ParquetFormatError where it is damaged."""
+        length = parse_tail(memoryview(self.tail)[-8:]).length
+        start = self.size - 8 - length
+        return parse_footer(self.tail[-8 - length : -8], file_size=self.size, footer_start=start)
+
+    @functools.cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of the table; raises as `footer`."""
+        return arrow_schema(self.footer.schema, self.footer.key_value)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Segment:
@@ -94,11 +115,28 @@ class Segment:
     """The ordinals of files that were removed or replaced since."""
     uncovered: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """By table, the ordinals of files of which it says nothing."""
+    first_path: str = ""
+    """The least path of its files."""
+    last_path: str = ""
+    """The greatest."""
+    spells_columns: bool = True
+    """Whether a path may spell a partition column."""
 
     @property
     def num_live(self) -> int:
         """Files that count."""
         return self.num_files - len(self.dropped)
+
+    def with_paths(self, paths: Sequence[str]) -> Segment:
+        """Return the segment with what is to be known of the paths of its files before they are read."""
+        spells = any("=" in path for path in paths)
+        return replace(self, first_path=min(paths), last_path=max(paths), spells_columns=spells)
+
+    def covered_by(self, table: str) -> Bools:
+        """Return whether a table says something of each file."""
+        covered = np.full(self.num_files, table in self.objects)
+        covered[list(self.uncovered.get(table, ()))] = False
+        return covered
 
     @property
     def object_bytes(self) -> int:
@@ -125,8 +163,11 @@ class CatalogHead:
     """How many commits came before."""
     columns: tuple[str, ...] | None = None
     """The columns that have bounds; None for all."""
-    indexes: Mapping[str, str] = field(default_factory=dict)
-    """The kinds of index by column."""
+    indexes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The kinds of index by what they are of, as `CatalogIndex.of` has it."""
+    complete: bool = True
+    """Whether a refresh has listed all files of the directory. Scans may rely on the list of files only then: an index
+    that scans have learned, or whose first build was not finished, lists some."""
     segments: tuple[Segment, ...] = ()
     retired: tuple[Retired, ...] = ()
 
@@ -161,11 +202,14 @@ class CatalogHead:
             "base": self.base,
             "generation": self.generation,
             "columns": self.columns,
-            "indexes": dict(self.indexes),
+            "indexes": {of: list(kinds) for of, kinds in self.indexes.items()},
+            "complete": self.complete,
             "segments": [
                 {
                     "id": segment.id,
                     "files": segment.num_files,
+                    "paths": [segment.first_path, segment.last_path],
+                    "spells_columns": segment.spells_columns,
                     "dropped": _to_hex(segment.dropped),
                     "uncovered": {
                         table: _to_hex(files) for table, files in segment.uncovered.items() if files
@@ -176,9 +220,8 @@ class CatalogHead:
             "retired": [[one.name, one.since] for one in self.retired],
         }
         schema = HEAD_SCHEMA.with_metadata({_METADATA_KEY: json.dumps(described).encode()})
-        batch = pa.RecordBatch.from_arrays(
-            [pa.array(rows[f.name], f.type) for f in HEAD_SCHEMA], schema=schema
-        )
+        arrays = [_array(rows[column.name], column.type) for column in HEAD_SCHEMA]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, schema) as writer:
             writer.write_batch(batch)
@@ -234,7 +277,8 @@ class CatalogHead:
             base=str(described["base"]),
             generation=int(described["generation"]),
             columns=None if described["columns"] is None else tuple(described["columns"]),
-            indexes=dict(described["indexes"]),
+            indexes={str(of): tuple(map(str, kinds)) for of, kinds in dict(described["indexes"]).items()},
+            complete=bool(described.get("complete", True)),
             segments=tuple(_segment(one, objects) for one in described["segments"]),
             retired=tuple(Retired(_checked_name(name), float(since)) for name, since in described["retired"]),
         )
@@ -247,9 +291,24 @@ def _segment(described: Mapping[str, Any], objects: Mapping[str, Mapping[str, Se
     named = {*dropped, *(at for files in uncovered.values() for at in files)}
     if tables[Table.FILES].num_rows != num_files or any(at >= num_files for at in named):
         raise IndexFormatError("the head of the catalog contradicts itself about the files of a segment")
+    first_path, last_path = described["paths"]
     return Segment(
-        id=str(described["id"]), num_files=num_files, objects=tables, dropped=dropped, uncovered=uncovered
+        id=str(described["id"]),
+        num_files=num_files,
+        objects=tables,
+        dropped=dropped,
+        uncovered=uncovered,
+        first_path=str(first_path),
+        last_path=str(last_path),
+        spells_columns=bool(described["spells_columns"]),
     )
+
+
+def _array(values: Sequence[Any], to: pa.DataType) -> pa.Array:
+    if pa.types.is_integer(to):
+        return integers_array(values, to)
+    encoded = [value.encode() if isinstance(value, str) else value for value in values]
+    return bytes_array(encoded, to)
 
 
 def _to_hex(files: frozenset[int]) -> str | None:

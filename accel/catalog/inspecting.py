@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from accel.catalog.describing import BoundsTable, FilesTable
-from accel.catalog.head import Table
+from accel.catalog.head import CatalogHead, Table
+from accel.catalog.kinds import index_of_table, indexes_of
+from accel.catalog.table_files import table_of
 from accel.catalog.verbs import IndexCall, Path
 from accel.errors import AccelError
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.store import io_loop
 
-__all__ = ["IndexDescription", "IndexDifferences", "SegmentDescription", "inspect_index", "verify_index"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from accel.catalog.building import CatalogBuilder
+    from accel.planning.file_entry import FileEntry
+    from accel.planning.handle import FileHandle
+
+__all__ = [
+    "IndexDescription",
+    "IndexDifferences",
+    "SegmentDescription",
+    "TableDescription",
+    "inspect_index",
+    "verify_index",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +44,18 @@ class SegmentDescription:
     nbytes: int
     inline: bool
     """The head holds all of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDescription:
+    """One table of an index, over all segments."""
+
+    table: str
+    """"files", "bounds", or a kind and what it is of."""
+    rows: int
+    nbytes: int
+    uncovered: int
+    """Files of which it says nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +75,9 @@ class IndexDescription:
     """Bytes of its objects, without the head."""
     columns: tuple[str, ...] | None
     """The columns that have bounds; None for all."""
-    indexes: Mapping[str, str]
+    indexes: Mapping[str, Sequence[str]]
+    """The kinds of index by what they are of."""
+    tables: tuple[TableDescription, ...]
     retired: int
     """Objects that `vacuum` is going to remove."""
     segments: tuple[SegmentDescription, ...]
@@ -100,13 +130,14 @@ def inspect_index(
     StoreError, IndexFormatError
         As `accel.refresh_index` does.
     """
-    work = IndexCall(store, storage_options, options)
-    del store, storage_options
-    return io_loop.run(_inspect(work, index))
+    call = _inspect(IndexCall(store, storage_options, options), index)
+    del index, store, storage_options  # so that no traceback shows what they hold
+    return io_loop.run(call)
 
 
 async def _inspect(work: IndexCall, index: Path) -> IndexDescription:
     metrics, home = Metrics(), work.home(index)
+    del index
     snapshot, _ = await home.read_head(metrics)
     head = snapshot.head
     rows = size = 0
@@ -139,9 +170,31 @@ async def _inspect(work: IndexCall, index: Path) -> IndexDescription:
         nbytes=sum(one.nbytes for one in segments),
         columns=head.columns,
         indexes=head.indexes,
+        tables=_tables(head),
         retired=len(head.retired),
         segments=segments,
     )
+
+
+def _tables(head: CatalogHead) -> tuple[TableDescription, ...]:
+    names = [Table.FILES, Table.BOUNDS, *(index.table for index in indexes_of(head.indexes))]
+    found = []
+    for name in names:
+        objects = [segment.objects[name] for segment in head.segments if name in segment.objects]
+        outside = 0
+        for segment in head.segments:
+            covered = segment.covered_by(name)
+            covered[list(segment.dropped)] = True
+            outside += int((~covered).sum())
+        found.append(
+            TableDescription(
+                table=name,
+                rows=sum(one.num_rows for one in objects),
+                nbytes=sum(one.size for one in objects),
+                uncovered=outside,
+            )
+        )
+    return tuple(found)
 
 
 def verify_index(
@@ -153,7 +206,7 @@ def verify_index(
 ) -> IndexDifferences:
     """Compare an index with the files: the list of them, and, for each file, all that the index says of it.
 
-    It opens every file.
+    It opens every file, and reads the columns that have an index.
 
     Parameters
     ----------
@@ -171,13 +224,14 @@ def verify_index(
     StoreError, IndexFormatError
         As `accel.refresh_index` does.
     """
-    work = IndexCall(store, storage_options, options)
-    del store, storage_options
-    return io_loop.run(_verify(work, index))
+    call = _verify(IndexCall(store, storage_options, options), index)
+    del index, store, storage_options  # so that no traceback shows what they hold
+    return io_loop.run(call)
 
 
 async def _verify(work: IndexCall, index: Path) -> IndexDifferences:
     metrics, home, builder = Metrics(), work.home(index), work.builder(index)
+    del index
     snapshot, _ = await home.read_head(metrics)
     current, _ = await builder.list_files(snapshot.head)
     seen: set[str] = set()
@@ -190,6 +244,12 @@ async def _verify(work: IndexCall, index: Path) -> IndexDifferences:
         directory = await reader.load_directory(tables)
         files = await reader.whole_table(tables, Table.FILES)
         bounds = await reader.whole_table(tables, Table.BOUNDS)
+        num_files = tables.segment.num_files
+        stored = {
+            one.table: one.by_file(await reader.whole_table(tables, one.table), num_files)
+            for one in indexes_of(snapshot.head.indexes)
+            if one.table in tables.segment.objects
+        }
         live = tables.live().tolist()
         for ordinal, path in enumerate(directory.paths):
             if not live[ordinal]:
@@ -203,7 +263,7 @@ async def _verify(work: IndexCall, index: Path) -> IndexDifferences:
                 replaced.append(path)
                 continue
             checked += 1
-            handle = await builder.open(file)
+            handle = await builder.describer.open(file)
             if isinstance(handle, AccelError):
                 wrong[path] = str(handle)
                 continue
@@ -214,6 +274,11 @@ async def _verify(work: IndexCall, index: Path) -> IndexDifferences:
                 wrong[path] = "the index has other metadata of it"
             elif expected.finish() != bounds.filter(_are(bounds, ordinal)).combine_chunks():
                 wrong[path] = "the index has other bounds of it"
+            else:
+                for table, by_file in stored.items():
+                    covered = bool(tables.segment.covered_by(table)[ordinal])
+                    if covered and not await _is_of(by_file, table, ordinal, file, handle, builder):
+                        wrong[path] = f"the index has other {table} of it"
     return IndexDifferences(
         index=str(home),
         checked=checked,
@@ -222,6 +287,36 @@ async def _verify(work: IndexCall, index: Path) -> IndexDifferences:
         replaced=tuple(replaced),
         wrong=wrong,
     )
+
+
+async def _is_of(
+    by_file: Sequence[pa.Table],
+    table: str,
+    ordinal: int,
+    file: FileEntry,
+    handle: FileHandle,
+    builder: CatalogBuilder,
+) -> bool:
+    """Whether the rows of a table about a file are those that it has when it is read anew."""
+    index = index_of_table(table)
+    if index is None:
+        return True
+    fresh = index.builder()
+    await builder.describer.add_values([(index, fresh)], ordinal, file, handle)
+    found = fresh.finish()
+    own = by_file[ordinal]
+    found = found if found is None else table_of(found)
+    fresh.close()
+    again = own.slice(0, 0) if found is None else index.by_file(found, len(by_file))[ordinal]
+    return ordinal not in fresh.uncovered and _are_same(again, own)
+
+
+def _are_same(one: pa.Table, other: pa.Table) -> bool:
+    if one.equals(other):
+        return True
+    # NaN is not equal to itself there, and zeros of either sign may stand in any order.
+    rows = [sorted(map(repr, table.to_pylist())) for table in (one, other)]
+    return one.schema.equals(other.schema) and rows[0] == rows[1]
 
 
 def _are(bounds: Any, ordinal: int) -> Any:

@@ -166,26 +166,19 @@ class PredicateView:
 
 
 def _tests(where: Expr) -> Iterable[Comparison]:
-    match where:
-        case e.And():
-            for operand in where.operands:
-                yield from _tests(operand)
-        case e.Compare(left=e.Column() as column, right=e.Literal() as literal):
-            if where.op in _OPERATORS and literal.value is not None:
-                yield Comparison(column.name, where.op.value, literal.value)
-        case e.Compare(left=e.Literal() as literal, right=e.Column() as column):
-            if where.op in _OPERATORS and literal.value is not None:
-                yield Comparison(column.name, where.op.mirrored.value, literal.value)
-        case e.InList():
-            yield Comparison(where.column.name, "IN", [value for value in where.values if value is not None])
-        case e.InArray():
-            yield Comparison(where.column.name, "IN", [v for v in where.values.to_pylist() if v is not None])
-        case e.Like():
-            yield Comparison(where.column.name, "ILIKE" if where.ignore_case else "LIKE", where.pattern)
-        case e.IsNull():
-            yield Comparison(where.column.name, "IS NULL", None)
-        case _:
-            pass
+    for column, test in e.column_tests(where):
+        match test:
+            case e.Compare(right=e.Literal(value=value)):
+                if test.op in _OPERATORS and value is not None:
+                    yield Comparison(column.name, test.op.value, value)
+            case e.InList():
+                yield Comparison(column.name, "IN", [value for value in test.values if value is not None])
+            case e.InArray():
+                yield Comparison(column.name, "IN", [v for v in test.values.to_pylist() if v is not None])
+            case e.Like():
+                yield Comparison(column.name, "ILIKE" if test.ignore_case else "LIKE", test.pattern)
+            case e.IsNull():
+                yield Comparison(column.name, "IS NULL", None)
 
 
 _OPERATORS: Final = frozenset({e.Op.EQ, e.Op.NE, e.Op.LT, e.Op.LE, e.Op.GT, e.Op.GE})

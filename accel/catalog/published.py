@@ -69,6 +69,6 @@ class IndexBesideFiles:
         return await pruner.prune(block, snapshot, pruner.reader(request), request)
 
     def _home(self) -> ObjectHome:
-        from accel.catalog.objects import home_at
+        from accel.catalog.objects import ObjectHome
 
-        return home_at(index_beside(self._spec.source), self._connector, in_store=self._in_store)
+        return ObjectHome.at(index_beside(self._spec.source), self._connector, in_store=self._in_store)

@@ -1,53 +1,54 @@
-"""The tables of a catalog's segments, read by accel's own scan, as far as a question needs them.
+"""The tables of a catalog's segments, read from their home as far as a question needs them.
 
 What is read stays with the snapshot in the cache: segments never change.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from accel.arrays import integers
-from accel.cache.cache import Cache
+from accel import kernels
+from accel.arrays import bools, bytes_array, integers
 from accel.catalog.bound_bytes import End, decode_bounds
-from accel.catalog.describing import WHOLE_FILE, column_text, path_of_text
-from accel.catalog.head import CatalogHead, Segment, SegmentObject, Table
-from accel.catalog.keys import KEY_COLUMNS, ColumnHits, KeyConditions, KeyHits, keys_table_name
-from accel.errors import AccelError, IndexFormatError, ObjectChangedError, ObjectNotFoundError, StoreError
+from accel.catalog.describing import BOUNDS_SCHEMA, FILES_SCHEMA, WHOLE_FILE, column_text
+from accel.catalog.head import CatalogHead, Segment, Table
+from accel.catalog.kind import CatalogQuestion, Hits
+from accel.catalog.kinds import index_of_table
+from accel.errors import IndexFormatError
 from accel.format.domain import Bounds, Domain
-from accel.format.footer import parse_footer, parse_tail
-from accel.format.model import FileMetadata
-from accel.metrics import Metrics
-from accel.options import MIB, Options, Phases
-from accel.planning.file_entry import FileBlock, FileEntry, FileFacts
+from accel.options import MIB
 from accel.planning.selection import RowSelection
-from accel.predicate.atoms import Bound, BoundColumn
+from accel.predicate.atoms import Bound, BoundColumn, Node
 from accel.predicate.expr import And, Column, Compare, Expr, InList, Literal, Op
-from accel.predicate.prune import prune
-from accel.ranges import ByteRange, Suffix
-from accel.scanning.engine import Engine, read_all
-from accel.scanning.file_source import FileSource, SourceRequest
-from accel.scanning.spec import ScanSpec
-from accel.store.client import Client, Connector
-from accel.store.range_store import Payload
+from accel.predicate.prune import Evidence, IndexEvidence, prune
 from accel.store.request_errors import foremost
 from accel.store.tasks import Group
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
 
-__all__ = ["CatalogSnapshot", "FileDirectory", "SegmentReader", "SegmentTables", "read_file"]
+__all__ = [
+    "BOUND_COLUMNS",
+    "CatalogSnapshot",
+    "FileDirectory",
+    "MatchingFiles",
+    "SegmentReader",
+    "SegmentTables",
+    "TableReader",
+]
 
 T = TypeVar("T")
+_PLACE_BYTES: Final = 200
+"""About the memory of an entry of a dictionary of files."""
+_COUNTS: Final = ("num_rows", "schema_fingerprint")
 _MOST_METADATA: Final = 4 * MIB
 """Metadata of a segment that stays decoded in memory, in bytes; of more only the rows that are asked for are decoded."""
-_NO_COLUMNS = pa.schema([])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,12 +79,21 @@ class _ColumnRows:
         return int(self.lower.nbytes + self.upper.nbytes) + 40 * len(self.files)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class FileCounts:
+    """Rows and schemas of the files of a segment."""
+
+    num_rows: Int64s
+    fingerprints: Sequence[str]
+
+
 @dataclass(slots=True, eq=False)
 class SegmentTables:
     """One segment, as far as it is read."""
 
     segment: Segment
     directory: FileDirectory | None = None
+    counts: FileCounts | None = None
     columns: dict[str, _ColumnRows] = field(default_factory=dict)
     _decoded: dict[str, tuple[pa.DataType, Bounds]] = field(default_factory=dict)
     """The bounds of each column, for the type that was asked for last."""
@@ -114,61 +124,91 @@ class SegmentTables:
         live[list(self.segment.dropped)] = False
         return live
 
-    def may_match(self, bound: Bound, *, constant: frozenset[str]) -> Bools:
+    def may_match(
+        self,
+        bound: Bound,
+        found: MatchingFiles | None = None,
+        *,
+        constant: frozenset[str],
+        index_evidence: IndexEvidence | None = None,
+    ) -> Bools:
         """Whether each file may hold rows that match, by what is read of its columns.
 
         Parameters
         ----------
         bound : Bound
             The predicate, over the columns of the data set.
+        found : MatchingFiles, optional
+            What `SegmentReader.find_bounds` returned: the files that the home left.
         constant : frozenset of str
             Top-level columns whose values do not come from the files.
+        index_evidence : callable, optional
+            What indexes say of parts of the predicate.
         """
+        if found is not None:
+            return _judge(
+                found, bound, self.segment.num_files, constant=constant, index_evidence=index_evidence
+            )
         bounds = {
-            column.path: self._bounds_of(column)
+            column.path: self.bounds_of(column)
             for column in bound.columns
             if column.path[0] not in constant and column_text(column.path) in self.columns
         }
-        return prune(bound, bounds, self.segment.num_files).may_true
+        evidence = prune(bound, bounds, self.segment.num_files, index_evidence=index_evidence)
+        return evidence.may_true
 
-    def _bounds_of(self, column: BoundColumn) -> Bounds:
+    def all_match(self, bound: Bound, *, constant: frozenset[str]) -> Bools:
+        """Whether all rows of each file match, by what is read of its columns; parameters as for `may_match`."""
+        bounds = {
+            column.path: self.bounds_of(column)
+            for column in bound.columns
+            if column.path[0] not in constant and column_text(column.path) in self.columns
+        }
+        evidence = prune(bound, bounds, self.segment.num_files)
+        return ~(evidence.may_false | evidence.may_null)
+
+    def bounds_of(self, column: BoundColumn) -> Bounds:
+        """The bounds of each file, of a column that is read."""
         name = column_text(column.path)
         found = self._decoded.get(name)
         if found is None or found[0] != column.type:
-            found = self._decoded[name] = column.type, self._decode(column, self.columns[name])
+            bounds = _decode(column, self.columns[name], self.segment.num_files)
+            found = self._decoded[name] = column.type, bounds
         return found[1]
 
-    def _decode(self, column: BoundColumn, rows: _ColumnRows) -> Bounds:
-        n, kind, files = self.segment.num_files, column.kind, rows.files
-        unknown = Bounds.unknown(np.full(n, -1, np.int64))
-        nulls, nans, sizes = unknown.null_count.copy(), unknown.nan_count.copy(), unknown.num_values.copy()
-        nulls[files], nans[files], sizes[files] = rows.null_count, rows.nan_count, rows.num_rows
-        if kind.domain is Domain.NONE:
-            return Bounds(
-                Domain.NONE,
-                unknown.lower,
-                unknown.upper,
-                unknown.has_lower,
-                unknown.has_upper,
-                sizes,
-                nulls,
-                nans,
-            )
-        family = kind.family.group.value
-        alike = np.array([name == family for name in rows.families], bool)
-        if kind.domain is not Domain.FLOAT:
-            nans[:] = 0
-        else:
-            # Columns of other types hold no NaN, and the catalog counts none for them.
-            nans[files] = np.where(alike, rows.nan_count, -1)
-        mine = pa.array(np.flatnonzero(alike))
-        lower, has_lower = decode_bounds(rows.lower.take(mine), kind=kind, end=End.LOWER)
-        upper, has_upper = decode_bounds(rows.upper.take(mine), kind=kind, end=End.UPPER)
-        at = files[alike]
+
+def _decode(column: BoundColumn, rows: _ColumnRows, n: int) -> Bounds:
+    """The bounds of n files."""
+    kind, files = column.kind, rows.files
+    unknown = Bounds.unknown(np.full(n, -1, np.int64))
+    nulls, nans, sizes = unknown.null_count.copy(), unknown.nan_count.copy(), unknown.num_values.copy()
+    nulls[files], nans[files], sizes[files] = rows.null_count, rows.nan_count, rows.num_rows
+    if kind.domain is Domain.NONE:
         return Bounds(
-            kind.domain, _spread(lower, at, n), _spread(upper, at, n), _spread(has_lower, at, n),
-            _spread(has_upper, at, n), sizes, nulls, nans,
-        )  # fmt: skip
+            Domain.NONE,
+            unknown.lower,
+            unknown.upper,
+            unknown.has_lower,
+            unknown.has_upper,
+            sizes,
+            nulls,
+            nans,
+        )
+    family = kind.family.group.value
+    alike = np.array([name == family for name in rows.families], bool)
+    if kind.domain is not Domain.FLOAT:
+        nans[:] = 0
+    else:
+        # Columns of other types hold no NaN, and the catalog counts none for them.
+        nans[files] = np.where(alike, rows.nan_count, -1)
+    mine = bools(alike)
+    lower, has_lower = decode_bounds(kernels.filter(rows.lower, mine), kind=kind, end=End.LOWER)
+    upper, has_upper = decode_bounds(kernels.filter(rows.upper, mine), kind=kind, end=End.UPPER)
+    at = files[alike]
+    return Bounds(
+        kind.domain, _spread(lower, at, n), _spread(upper, at, n), _spread(has_lower, at, n),
+        _spread(has_upper, at, n), sizes, nulls, nans,
+    )  # fmt: skip
 
 
 def _spread(values: Any, at: Int64s, n: int) -> Any:
@@ -191,6 +231,7 @@ class CatalogSnapshot:
     checked_at: float
     """When the home was asked for it (monotonic clock)."""
     tables: tuple[SegmentTables, ...]
+    _ordinals: dict[str, tuple[SegmentTables, int]] | None = None
 
     @classmethod
     def of(
@@ -203,34 +244,112 @@ class CatalogSnapshot:
     @property
     def nbytes(self) -> int:
         """The memory that it takes."""
-        return 1024 + self.head_bytes + sum(tables.nbytes for tables in self.tables)
+        places = 0 if self._ordinals is None else _PLACE_BYTES * len(self._ordinals)
+        return 1024 + self.head_bytes + places + sum(tables.nbytes for tables in self.tables)
+
+    def ordinals(self) -> Mapping[str, tuple[SegmentTables, int]]:
+        """Return the segment and the ordinal of each file that counts, by path. The lists of files are loaded before."""
+        if self._ordinals is None:
+            self._ordinals = {}
+            for tables in self.tables:
+                if tables.directory is None:
+                    raise TypeError("the directory of a segment is read first")
+                paths, live = tables.directory.paths, tables.live().tolist()
+                self._ordinals |= {
+                    path: (tables, at)
+                    for at, (path, counts) in enumerate(zip(paths, live, strict=True))
+                    if counts
+                }
+        return self._ordinals
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatchingFiles:
+    """The files of a segment that are left where a home compares bounds by itself."""
+
+    files: Int64s
+    """Their ordinals, ascending."""
+    bounds: Mapping[str, pa.Table]
+    """The rows of `bounds` about them as whole files, by column; each has the columns of `BOUND_COLUMNS`."""
+
+
+class TableReader(Protocol):
+    """What reads rows of the tables of segments, as a home has them. Used on the I/O loop."""
+
+    async def read(
+        self,
+        segment: Segment,
+        table: str,
+        columns: Sequence[str],
+        *,
+        where: Expr | None = None,
+        rows: RowSelection | None = None,
+    ) -> tuple[pa.Table, int]:
+        """Read columns of the rows that match, and of no others, in the order of the table.
+
+        Parameters
+        ----------
+        segment : Segment
+        table : str
+            The name by which the segment has it.
+        columns : sequence of str
+        where : Expr, optional
+            Over the columns of the table.
+        rows : RowSelection, optional
+            The places of the rows in the table; not together with `where`.
+
+        Returns
+        -------
+        table : pyarrow.Table
+        round_trips : int
+            The dependent waves of requests that it took.
+
+        Raises
+        ------
+        IndexFormatError
+            What is there is not what the head says.
+        StoreError
+            The home did not answer.
+        """
+        ...
+
+    def schema(self, segment: Segment, table: str) -> pa.Schema:
+        """Return the columns of a table. Sends no request."""
+        ...
+
+    def inline_bytes(self, segment: Segment, table: str, column: str) -> int | None:
+        """Return the bytes of a column that it takes no request to read; None where it takes one."""
+        ...
+
+    async def matching(
+        self, segment: Segment, bound: Bound, *, constant: frozenset[str]
+    ) -> MatchingFiles | None:
+        """Return the files that the home itself finds left; None where it compares no bounds.
+
+        Every file that may match is among them, and others may be.
+
+        Parameters
+        ----------
+        segment : Segment
+        bound : Bound
+            The predicate, over the columns of the data set.
+        constant : frozenset of str
+            Top-level columns whose values do not come from the files.
+        """
+        ...
 
 
 class SegmentReader:
-    """Reads the tables of segments for one scan. Used on the I/O loop.
+    """Reads what one scan asks of segments. Used on the I/O loop.
 
     Parameters
     ----------
-    client : Client
-        Of the store that the catalog lies in.
-    directory : str
-        The path of the catalog in that store, with a slash at its end where it has a name.
-    cache : Cache or None
-        Where bytes of segments are cached.
-    options : Options
-    metrics : Metrics
-        Counts the requests.
+    rows : TableReader
+        Reads rows of their tables.
     """
 
-    def __init__(
-        self, client: Client, directory: str, *, cache: Cache | None, options: Options, metrics: Metrics
-    ) -> None:
-        self._client = client
-        self._directory = directory
-        self._cache = cache
-        # A second trip would save few bytes: a lookup wants a page of each column.
-        self._options = replace(options, phases=Phases.ONE)
-        self._metrics = metrics
+    def __init__(self, rows: TableReader) -> None:
+        self._rows = rows
         self.round_trips = 0
         """The dependent waves of requests so far."""
 
@@ -238,16 +357,7 @@ class SegmentReader:
         self, works: Sequence[Callable[[SegmentReader], Coroutine[Any, Any, T]]]
     ) -> list[T]:
         """Do several things at the same time, each with a reader of its own; the longest counts for the round trips."""
-        readers = [
-            SegmentReader(
-                self._client,
-                self._directory,
-                cache=self._cache,
-                options=self._options,
-                metrics=self._metrics,
-            )
-            for _ in works
-        ]
+        readers = [SegmentReader(self._rows) for _ in works]
         try:
             async with Group() as group:
                 tasks = [group.create_task(work(reader)) for work, reader in zip(works, readers, strict=True)]
@@ -257,14 +367,18 @@ class SegmentReader:
         self.round_trips += max((reader.round_trips for reader in readers), default=0)
         return [task.result() for task in tasks]
 
-    async def load_first(self, snapshot: CatalogSnapshot, names: Iterable[str]) -> None:
+    async def load_first(
+        self, snapshot: CatalogSnapshot, names: Iterable[str], *, counts: bool = False
+    ) -> None:
         """Load in one wave what a question is likely to need of all segments: the lists of files, the bounds of some columns,
-        and the metadata of the first file of each."""
+        the metadata of the first file of each, and, where they are asked for, the numbers of rows."""
         works: list[Callable[[SegmentReader], Coroutine[Any, Any, object]]] = []
         for tables in snapshot.tables:
             works.append(partial(SegmentReader.load_directory, tables=tables))
             works.append(partial(SegmentReader.load_bounds, tables=tables, names=names))
             works.append(partial(SegmentReader.metadata, tables=tables, files=[tables.first]))
+            if counts:
+                works.append(partial(SegmentReader.load_counts, tables=tables))
         await self.side_by_side(works)
 
     async def load_directory(self, tables: SegmentTables) -> FileDirectory:
@@ -276,6 +390,15 @@ class SegmentReader:
             found = tables.directory = FileDirectory(paths, sizes, etags, any("=" in path for path in paths))
         return found
 
+    async def load_counts(self, tables: SegmentTables) -> FileCounts:
+        """Read how many rows each file of a segment has, and which files have the same columns."""
+        found = tables.counts
+        if found is None:
+            rows, schemas = (await self.read_columns(tables, Table.FILES, _COUNTS)).columns
+            numbers = np.array(rows.to_pylist(), np.int64)
+            found = tables.counts = FileCounts(numbers, schemas.to_pylist())
+        return found
+
     async def load_bounds(self, tables: SegmentTables, names: Iterable[str]) -> None:
         """Read the bounds of some columns, by `column_text`, as far as they are not read."""
         missing = sorted(set(names) - tables.columns.keys())
@@ -283,23 +406,18 @@ class SegmentReader:
             return
         listed = InList(Column(("column",)), tuple(missing))
         where = And((listed, Compare(Op.EQ, Column(("row_group",)), Literal(WHOLE_FILE))))
-        table = await self._read(tables.segment, Table.BOUNDS, _BOUND_COLUMNS, where=where)
-        names_of = table.column("column").to_pylist()
+        table = await self._read(tables.segment, Table.BOUNDS, BOUND_COLUMNS, where=where)
         for name in missing:
-            at = np.array([place for place, other in enumerate(names_of) if other == name], np.int64)
-            tables.columns[name] = _column_rows(table.take(pa.array(at)), tables.segment.num_files)
+            mine = kernels.equal(table.column("column"), bytes_array([name.encode()], pa.string())[0])
+            tables.columns[name] = _column_rows(kernels.filter(table, mine), tables.segment.num_files)
 
     async def metadata(self, tables: SegmentTables, files: Sequence[int]) -> Mapping[int, bytes]:
         """Read the metadata of some files, by their ordinals."""
         if not files:
             return {}
         found = tables.metadata
-        one = tables.segment.objects[Table.FILES]
-        if (
-            found is None
-            and one.content is not None
-            and _uncompressed_bytes(one, "metadata") <= _MOST_METADATA
-        ):
+        inline = self._rows.inline_bytes(tables.segment, Table.FILES, "metadata")
+        if found is None and inline is not None and inline <= _MOST_METADATA:
             # It is at hand: it is decoded once for all scans.
             found = (await self._read(tables.segment, Table.FILES, ["metadata"])).column(0)
             tables.metadata = found if found.nbytes <= _MOST_METADATA else None
@@ -317,36 +435,52 @@ class SegmentReader:
             tables.first_metadata = {tables.first: known[tables.first]}
         return {at: known[at] for at in files}
 
-    async def look_up(self, tables: SegmentTables, conditions: KeyConditions) -> KeyHits | None:
-        """Look up the keys that a question names; None where the segment has no table for them."""
+    async def look_up(self, tables: SegmentTables, question: CatalogQuestion) -> Mapping[str, Hits]:
+        """Ask the indexes of a segment; returns what those say that can answer, by table."""
+        segment = tables.segment
         asked = []
-        for column in conditions.columns:
-            name = keys_table_name(column)
-            one = tables.segment.objects.get(name)
-            condition = None if one is None else conditions.condition(column, _stored_type(one))
-            if condition is not None:
-                asked.append((name, path_of_text(column), condition))
+        for name in sorted(segment.objects):
+            index = index_of_table(name)
+            lookup = None if index is None else index.ask(question, self._rows.schema(segment, name))
+            if lookup is not None:
+                asked.append((name, lookup))
         works: list[Callable[[SegmentReader], Coroutine[Any, Any, pa.Table]]] = [
             partial(
-                SegmentReader._read, segment=tables.segment, table=name, columns=["place"], where=condition
+                SegmentReader._read,
+                segment=segment,
+                table=name,
+                columns=lookup.columns,
+                where=lookup.where,
             )
-            for name, _, condition in asked
+            for name, lookup in asked
         ]
-        if not works:
-            return None
         found = await self.side_by_side(works)
-        none: frozenset[int] = frozenset()
-        return KeyHits(
-            [
-                ColumnHits.read(
-                    table,
-                    path,
-                    num_files=tables.segment.num_files,
-                    uncovered=tables.segment.uncovered.get(name, none),
-                )
-                for table, (name, path, _) in zip(found, asked, strict=True)
-            ]
-        )
+        return {
+            name: lookup.answer(table, segment.covered_by(name))
+            for table, (name, lookup) in zip(found, asked, strict=True)
+        }
+
+    async def find_bounds(
+        self, tables: SegmentTables, bound: Bound, *, constant: frozenset[str]
+    ) -> MatchingFiles | None:
+        """Read what `SegmentTables.may_match` needs: the bounds of the columns, or the files that the home leaves by comparing
+        them itself.
+
+        Parameters
+        ----------
+        tables : SegmentTables
+        bound : Bound
+            The predicate, over the columns of the data set.
+        constant : frozenset of str
+            Top-level columns whose values do not come from the files.
+        """
+        names = {column_text(column.path) for column in bound.columns if column.path[0] not in constant}
+        if names <= tables.columns.keys():
+            return None
+        found = await self._rows.matching(tables.segment, bound, constant=constant)
+        if found is None:
+            await self.load_bounds(tables, names)
+        return found
 
     async def read_columns(self, tables: SegmentTables, table: str, columns: Sequence[str]) -> pa.Table:
         """Read all rows of some columns of a table."""
@@ -354,13 +488,22 @@ class SegmentReader:
 
     async def whole_table(self, tables: SegmentTables, table: str) -> pa.Table:
         """Read all rows and columns of a table."""
-        from accel.catalog.describing import BOUNDS_SCHEMA, FILES_SCHEMA
+        schema = _SCHEMAS.get(table)
+        names = self._rows.schema(tables.segment, table).names if schema is None else schema.names
+        found = await self._read(tables.segment, table, names)
+        return found if schema is None else found.cast(schema)
 
-        if table not in (Table.FILES, Table.BOUNDS):
-            return await self._read(tables.segment, table, KEY_COLUMNS)
-        schema = FILES_SCHEMA if table == Table.FILES else BOUNDS_SCHEMA
-        found = await self._read(tables.segment, table, schema.names)
-        return found.cast(schema)
+    def schema(self, tables: SegmentTables, table: str) -> pa.Schema:
+        """Return the columns of a table. Sends no request."""
+        return self._rows.schema(tables.segment, table)
+
+    async def rows_of_table(self, tables: SegmentTables, table: str, start: int, stop: int) -> pa.Table:
+        """Read some rows of a table, and all columns."""
+        names = self.schema(tables, table).names
+        if start == stop:
+            return (await self._read(tables.segment, table, names)).slice(0, 0)
+        rows = RowSelection.of([(start, stop)])
+        return await self._read(tables.segment, table, names, rows=rows)
 
     async def _read(
         self,
@@ -371,89 +514,47 @@ class SegmentReader:
         where: Expr | None = None,
         rows: RowSelection | None = None,
     ) -> pa.Table:
-        """Read rows of a table.
-
-        Raises
-        ------
-        IndexFormatError
-            The object is gone, was changed, or is not what the head says.
-        StoreError
-            The store did not answer.
-        """
-        one = segment.objects[table]
-        client_for, entry = self._place(one)
-        selection = None
-        if rows is not None:
-            selection = {entry.url: _by_group(rows, one)}
-        metrics = Metrics()
-        try:
-            found = await read_file(
-                entry,
-                client_for,
-                columns=columns,
-                where=where,
-                selection=selection,
-                cache=self._cache,
-                options=self._options,
-                metrics=metrics,
-            )
-        except (ObjectChangedError, ObjectNotFoundError) as error:
-            raise IndexFormatError(
-                f"the object {one.name} of the catalog is not there any more, or not as its head says",
-                hint="refresh the index",
-            ) from error
-        except StoreError:
-            raise
-        except AccelError as error:
-            raise IndexFormatError(
-                f"the object {one.name} of the catalog is damaged: {error}",
-                hint="build the index again elsewhere",
-            ) from error
-        finally:
-            if one.content is None:
-                self._metrics.absorb(metrics)
-                self.round_trips += metrics.round_trips
-        if found.schema.names != list(columns):
-            raise IndexFormatError(f"the table {table} of the catalog lacks columns")
-        expected = one.num_rows if rows is None else rows.count
-        if where is None and found.num_rows != expected:
-            raise IndexFormatError(
-                f"{found.num_rows} rows of the object {one.name} came where there are {expected}"
-            )
+        found, trips = await self._rows.read(segment, table, columns, where=where, rows=rows)
+        self.round_trips += trips
         return found
 
-    def _place(self, one: SegmentObject) -> tuple[Callable[[str], Client], FileEntry]:
-        if one.content is not None:
-            store = _Content(one.content)
-            connector = Connector(storage_options=None, store=store, options=self._options)
-            etag = store.etag
-            client_for: Callable[[str], Client] = connector.client
-            root = "store:"
-        else:
-            if one.etag is None:
-                raise IndexFormatError(f"the catalog does not tell the version of its object {one.name}")
-            etag, root = one.etag, self._client.root
-            client = self._client
-            client_for = lambda _: client
-        path = one.name if one.content is not None else self._directory + one.name
-        facts = FileFacts(size=one.size, etag=etag, tail=one.tail, pinned=True)
-        return client_for, FileEntry(root, path, path, one.size, etag, facts=facts)
+
+BOUND_COLUMNS: Final = ("column", "family", "file", "lower", "upper", "null_count", "nan_count", "num_rows")
 
 
-_BOUND_COLUMNS = ("column", "family", "file", "lower", "upper", "null_count", "nan_count", "num_rows")
+_SCHEMAS: Final = {Table.FILES: FILES_SCHEMA, Table.BOUNDS: BOUNDS_SCHEMA}
 
 
-def _stored_type(one: SegmentObject) -> pa.DataType:
-    """The type of the values in a table of keys, as its footer has it."""
-    from accel.decode.arrow import arrow_schema
+def _judge(
+    found: MatchingFiles,
+    bound: Bound,
+    num_files: int,
+    *,
+    constant: frozenset[str],
+    index_evidence: IndexEvidence | None,
+) -> Bools:
+    """Whether each file may match, of those that a home left."""
+    n = len(found.files)
+    bounds = {}
+    for column in bound.columns:
+        table = found.bounds.get(column_text(column.path))
+        if column.path[0] not in constant and table is not None:
+            rows = _column_rows(table, num_files)
+            places = np.searchsorted(found.files, rows.files)
+            bounds[column.path] = _decode(column, replace(rows, files=places), n)
 
-    metadata = _footer(one)
-    return arrow_schema(metadata.schema, metadata.key_value).field("value").type
+    def evidence_of_left(node: Node) -> Evidence | None:
+        evidence = None if index_evidence is None else index_evidence(node)
+        return None if evidence is None else evidence.take(found.files)
+
+    may = np.zeros(num_files, bool)
+    may[found.files] = prune(bound, bounds, n, index_evidence=evidence_of_left).may_true
+    return may
 
 
 def _column_rows(table: pa.Table, num_files: int) -> _ColumnRows:
     table = table.combine_chunks()
-    columns = {name: _only_chunk(table.column(name)) for name in _BOUND_COLUMNS[1:]}
+    columns = {name: _only_chunk(table.column(name)) for name in BOUND_COLUMNS[1:]}
     files = np.asarray(integers(columns["file"]), np.int64)
     if bool(((files < 0) | (files >= num_files)).any()):
         raise IndexFormatError("the catalog has bounds of files that it does not list")
@@ -477,75 +578,3 @@ def _counts(array: pa.Array) -> Int64s:
     from accel.arrays import validity
 
     return np.where(validity(array), np.asarray(integers(array), np.int64), -1)
-
-
-def _by_group(rows: RowSelection, one: SegmentObject) -> dict[int, RowSelection]:
-    """Rows of a table by the row groups that its footer tells of."""
-    out: dict[int, RowSelection] = {}
-    start = 0
-    for group, size in enumerate(_footer(one).group_rows.tolist()):
-        inside = rows.intersect(RowSelection.of([(start, start + size)]))
-        if inside:
-            out[group] = RowSelection.of([(a - start, b - start) for a, b in inside])
-        start += size
-    return out
-
-
-def _uncompressed_bytes(one: SegmentObject, column: str) -> int:
-    metadata = _footer(one)
-    leaf = metadata.schema.names.index(column)
-    return int(metadata.chunks.uncompressed[:, leaf].sum())
-
-
-def _footer(one: SegmentObject) -> FileMetadata:
-    length = parse_tail(memoryview(one.tail)[-8:]).length
-    return parse_footer(one.tail[-8 - length : -8], file_size=one.size, footer_start=one.size - 8 - length)
-
-
-async def read_file(
-    entry: FileEntry,
-    client_for: Callable[[str], Client],
-    *,
-    columns: Sequence[str],
-    where: Expr | None = None,
-    selection: Mapping[str, Mapping[int, RowSelection]] | None = None,
-    cache: Cache | None,
-    options: Options,
-    metrics: Metrics,
-) -> pa.Table:
-    """Scan one file whose version is known, on the I/O loop."""
-    spec = ScanSpec(
-        source=entry.url,
-        where=where,
-        columns=tuple(columns),
-        selection=selection,
-        partitioning=None,
-        options=options,
-    )
-    engine = Engine(spec, client_for, cache=cache, make_source=lambda _: _OneObject(entry))
-    return await read_all(engine.start(metrics))
-
-
-class _OneObject(FileSource):
-    """A single object whose version and metadata are known."""
-
-    def __init__(self, entry: FileEntry) -> None:
-        self._entry = entry
-
-    async def blocks(self, request: SourceRequest) -> AsyncIterator[FileBlock]:
-        yield FileBlock((self._entry,), _NO_COLUMNS, 0)
-
-
-class _Content:
-    """A RangeStore of one object in memory."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-        self.etag = '"inline"'
-
-    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
-        size = len(self._content)
-        if isinstance(want, Suffix):
-            want = ByteRange(max(0, size - want.length), size)
-        data = memoryview(self._content)[want.start : want.end]
-        return Payload(data, ByteRange(want.start, want.start + len(data)), size, self.etag)

@@ -9,14 +9,15 @@ from typing import Any
 from accel.catalog.building import CatalogBuilder, IndexReport, Progress
 from accel.catalog.describing import column_text
 from accel.catalog.head import CatalogHead
-from accel.catalog.keys import KEYS
-from accel.catalog.objects import ObjectHome, directory_at, home_at
+from accel.catalog.homes import CatalogHome, home_at
+from accel.catalog.kinds import spelled_indexes
+from accel.catalog.objects import directory_at
 from accel.catalog.published import index_beside
 from accel.errors import StoreError
 from accel.options import Options, check_options
 from accel.predicate.expr import column_named
 from accel.store import io_loop
-from accel.store.client import Connector
+from accel.store.client import Client, Connector
 
 __all__ = [
     "IndexCall",
@@ -32,6 +33,7 @@ __all__ = [
 
 GRACE_SECONDS = 24 * 3600.0
 Path = str | os.PathLike[str]
+Indexes = Mapping[str | tuple[str, ...], str | Sequence[str]]
 
 
 def build_index(
@@ -39,7 +41,7 @@ def build_index(
     *,
     to: Path | None = None,
     columns: Sequence[str] | None = None,
-    indexes: Mapping[str, str] | None = None,
+    indexes: Indexes | None = None,
     progress: Progress | None = None,
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -61,8 +63,9 @@ def build_index(
     columns : sequence of str, optional
         The columns, or dotted paths into structs, that have bounds; None for all. An index that exists keeps its own.
     indexes : mapping, optional
-        Kinds of index by column: "keys" tells for each value of the column which rows may hold it. It is for columns of many
-        values in no order, and answers `=` and `IN`. All values of the column are read for it.
+        Kinds of index, a name or a list of them, by column: "keys" and "ngram" tell which pages may hold a value, or a part
+        of a text; "distinct", "bloom" and "zonemap" tell of each file which values it has. "keys" may be of several columns,
+        given as a tuple; "zonemap" of an expression, as in "lower(name)". All values of these columns are read.
     progress : callable, optional
         Called with the number of files done and the number of files to do.
     store : obstore store or RangeStore, optional
@@ -83,15 +86,19 @@ def build_index(
         A store failed, or cannot be written to; the source holds no file (ObjectNotFoundError).
     IndexFormatError
         The index that is there is damaged.
+    ValueError
+        There is no such kind of index, or it is not of such columns.
 
     Examples
     --------
     >>> report = accel.build_index("s3://bucket/flights/")  # doctest: +SKIP
     >>> accel.scan("s3://bucket/flights/", "carrier = 'HA'", index="s3://bucket/flights/_accel/")  # doctest: +SKIP
+    >>> kinds = {"tailnum": ["keys", "ngram"], ("carrier", "flight"): "keys"}
+    >>> accel.build_index("s3://bucket/flights/", to="s3://bucket/index/", indexes=kinds)  # doctest: +SKIP
     """
-    work = IndexCall(store, storage_options, options, progress)
-    del store, storage_options
-    return io_loop.run(work.build(source, to, columns, indexes))
+    call = IndexCall(store, storage_options, options, progress).build(source, to, columns, indexes)
+    del to, store, storage_options  # so that no traceback shows what they hold
+    return io_loop.run(call)
 
 
 async def build_index_async(
@@ -99,7 +106,7 @@ async def build_index_async(
     *,
     to: Path | None = None,
     columns: Sequence[str] | None = None,
-    indexes: Mapping[str, str] | None = None,
+    indexes: Indexes | None = None,
     progress: Progress | None = None,
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -117,9 +124,9 @@ async def build_index_async(
     IndexReport
         The changes to the index, and what it covers now.
     """
-    work = IndexCall(store, storage_options, options, progress)
-    del store, storage_options
-    return await io_loop.bridge(work.build(source, to, columns, indexes))
+    call = IndexCall(store, storage_options, options, progress).build(source, to, columns, indexes)
+    del to, store, storage_options  # so that no traceback shows what they hold
+    return await io_loop.bridge(call)
 
 
 def refresh_index(
@@ -153,9 +160,9 @@ def refresh_index(
     IndexFormatError
         The index is damaged.
     """
-    work = IndexCall(store, storage_options, options, progress)
-    del store, storage_options
-    return io_loop.run(work.refresh(index))
+    call = IndexCall(store, storage_options, options, progress).refresh(index)
+    del index, store, storage_options  # so that no traceback shows what they hold
+    return io_loop.run(call)
 
 
 async def refresh_index_async(
@@ -178,9 +185,9 @@ async def refresh_index_async(
     IndexReport
         The changes to the index, and what it covers now.
     """
-    work = IndexCall(store, storage_options, options, progress)
-    del store, storage_options
-    return await io_loop.bridge(work.refresh(index))
+    call = IndexCall(store, storage_options, options, progress).refresh(index)
+    del index, store, storage_options  # so that no traceback shows what they hold
+    return await io_loop.bridge(call)
 
 
 def compact_index(
@@ -209,9 +216,9 @@ def compact_index(
     StoreError, IndexFormatError
         As `refresh_index` does.
     """
-    work = IndexCall(store, storage_options, options)
-    del store, storage_options
-    return io_loop.run(work.compact(index))
+    call = IndexCall(store, storage_options, options).compact(index)
+    del index, store, storage_options  # so that no traceback shows what they hold
+    return io_loop.run(call)
 
 
 async def compact_index_async(
@@ -233,9 +240,9 @@ async def compact_index_async(
     IndexReport
         The changes to the index, and what it covers now.
     """
-    work = IndexCall(store, storage_options, options)
-    del store, storage_options
-    return await io_loop.bridge(work.compact(index))
+    call = IndexCall(store, storage_options, options).compact(index)
+    del index, store, storage_options  # so that no traceback shows what they hold
+    return await io_loop.bridge(call)
 
 
 def vacuum_index(
@@ -253,7 +260,8 @@ def vacuum_index(
     index : str or PathLike
         The directory of the index.
     grace : float
-        Seconds for which an object stays after the index has done without it: scans that have begun by then read it.
+        Seconds for which an object stays after the index has done without it: scans that have begun by then read it. Objects
+        that were never part of the index stay for an hour at least, as somebody may be building with them.
     store, storage_options, options
         As for `build_index`.
 
@@ -269,9 +277,9 @@ def vacuum_index(
     ValueError
         `grace` is negative.
     """
-    work = IndexCall(store, storage_options, options)
-    del store, storage_options
-    return io_loop.run(work.vacuum(index, grace))
+    call = IndexCall(store, storage_options, options).vacuum(index, grace)
+    del index, store, storage_options  # so that no traceback shows what they hold
+    return io_loop.run(call)
 
 
 async def vacuum_index_async(
@@ -294,9 +302,9 @@ async def vacuum_index_async(
     IndexReport
         The changes to the index, and what it covers now.
     """
-    work = IndexCall(store, storage_options, options)
-    del store, storage_options
-    return await io_loop.bridge(work.vacuum(index, grace))
+    call = IndexCall(store, storage_options, options).vacuum(index, grace)
+    del index, store, storage_options  # so that no traceback shows what they hold
+    return await io_loop.bridge(call)
 
 
 def _column(name: str) -> str:
@@ -324,51 +332,82 @@ class IndexCall:
         self._in_store = store is not None
         self._progress = progress
 
-    def home(self, index: Path) -> ObjectHome:
+    def client(self, root: str) -> Client:
+        """Return the client of a store."""
+        return self._connector.client(root)
+
+    def home(self, index: Path) -> CatalogHome:
         """Return the home of an index."""
         return home_at(index, self._connector, in_store=self._in_store)
 
     def builder(self, index: Path) -> CatalogBuilder:
         """Return what builds and keeps an index."""
-        client_for = self._connector.client
-        return CatalogBuilder(self.home(index), client_for, options=self.options, progress=self._progress)
+        return CatalogBuilder(self.home(index), self.client, options=self.options, progress=self._progress)
+
+    def builder_for(
+        self,
+        source: Path | None,
+        to: Path | None,
+        columns: Sequence[str] | None,
+        indexes: Indexes | None,
+    ) -> tuple[CatalogBuilder, CatalogHead | None]:
+        """Return what builds the index of a source, and the head that it begins with; no head for an index that is there already.
+
+        Raises
+        ------
+        StoreError, TypeError, ValueError
+            As `build_index` does; ValueError too where neither a source nor an index is named.
+        """
+        if isinstance(columns, str):
+            raise TypeError(f"columns is a sequence of names, not the text {columns!r:.80}")
+        kinds = spelled_indexes(indexes or {})
+        if source is None and to is None:
+            raise ValueError("a source or an index is named, or both")
+        beside = to is None
+        index = index_beside(source or "") if to is None else to
+        builder, home = self.builder(index), self.home(index)
+        del index, to  # so that no traceback shows what they hold
+        if source is None:
+            return builder, None
+        directory = directory_at(source, in_store=self._in_store)
+        if home.is_in(directory):
+            raise StoreError("the index and the files cannot share a directory", path=str(directory))
+        head = CatalogHead(
+            base="." if beside else directory.url,
+            columns=None if columns is None else tuple(map(_column, columns)),
+            indexes=kinds,
+            complete=False,
+        )
+        return builder, head
 
     async def build(
         self,
         source: Path,
         to: Path | None,
         columns: Sequence[str] | None,
-        indexes: Mapping[str, str] | None,
+        indexes: Indexes | None,
     ) -> IndexReport:
         """Do what `build_index` does."""
-        if isinstance(columns, str):
-            raise TypeError(f"columns is a sequence of names, not the text {columns!r:.80}")
-        kinds = {_column(name): kind for name, kind in (indexes or {}).items()}
-        unknown = sorted({str(kind) for kind in kinds.values()} - {KEYS})
-        if unknown:
-            raise ValueError(f"there is no index of kind {unknown[0]!r} outside the files: there is {KEYS!r}")
-        directory = directory_at(source, in_store=self._in_store)
-        beside = to is None
-        index = index_beside(source) if to is None else to
-        if to is not None and directory_at(to, in_store=self._in_store) == directory:
-            raise StoreError("the index and the files cannot share a directory", path=str(directory))
-        head = CatalogHead(
-            base="." if beside else directory.url,
-            columns=None if columns is None else tuple(map(_column, columns)),
-            indexes=kinds,
-        )
-        return await self.builder(index).refresh(make=head)
+        builder, head = self.builder_for(source, to, columns, indexes)
+        del to
+        return await builder.refresh(make=head)
 
     async def refresh(self, index: Path) -> IndexReport:
         """Do what `refresh_index` does."""
-        return await self.builder(index).refresh()
+        builder = self.builder(index)
+        del index
+        return await builder.refresh()
 
     async def compact(self, index: Path) -> IndexReport:
         """Do what `compact_index` does."""
-        return await self.builder(index).compact()
+        builder = self.builder(index)
+        del index
+        return await builder.compact()
 
     async def vacuum(self, index: Path, grace: float) -> IndexReport:
         """Do what `vacuum_index` does."""
         if not grace >= 0:
             raise ValueError(f"grace is a number of seconds, not {grace!r}")
-        return await self.builder(index).vacuum(grace=grace)
+        builder = self.builder(index)
+        del index
+        return await builder.vacuum(grace=grace)

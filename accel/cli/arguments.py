@@ -271,6 +271,16 @@ def _add_index(commands: Any) -> None:
     build.add_argument(
         "--columns", "-c", action="append", metavar="A,B", help="the columns that have bounds; by default all"
     )
+    build.add_argument(
+        "--index",
+        "-i",
+        action="append",
+        type=_index_outside,
+        default=[],
+        metavar="COLUMN=KIND",
+        help="KIND is keys, ngram, distinct, bloom or zonemap; COLUMN, for keys, may be several with commas between them, and "
+        "for a zonemap an expression: lower(s); may be repeated",
+    )
     _add_index_verb(verbs, "refresh", "read the files that are new, drop those that are gone", "INDEX")
     _add_index_verb(verbs, "compact", "merge the parts of an index into one", "INDEX")
     vacuum = _add_index_verb(verbs, "vacuum", "remove objects that are of no use any more", "INDEX")
@@ -379,6 +389,15 @@ def _index(text: str) -> tuple[str, str, str | None]:
             f"expected COLUMN=KIND or COLUMN=KIND:LEVEL, where LEVEL is one of {', '.join(_LEVELS)}: {text!r}"
         )
     return column, kind, _LEVELS[level] if colon else None
+
+
+def _index_outside(text: str) -> tuple[str | tuple[str, ...], str]:
+    columns, equals, kind = text.rpartition("=")
+    if not (columns and equals and kind):
+        raise argparse.ArgumentTypeError(f"expected COLUMN=KIND: {text!r}")
+    # A zone map may be of an expression, which has quotation marks of its own.
+    names = [columns] if kind == "zonemap" else column_list([columns]) or []
+    return tuple(names) if len(names) > 1 else names[0], kind
 
 
 def _file(text: str) -> str:

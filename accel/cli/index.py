@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def run_index(given: argparse.Namespace) -> int:
                     given.target,
                     to=given.to,
                     columns=column_list(given.columns),
+                    indexes=_indexes(given.index),
                     progress=progress,
                     **keywords,
                 )
@@ -53,6 +54,14 @@ def run_index(given: argparse.Namespace) -> int:
                 report = verbs.refresh_index(given.target, progress=progress, **keywords)
     _show(given, report, _print_report)
     return 0
+
+
+def _indexes(given: Sequence[tuple[str | tuple[str, ...], str]]) -> dict[Any, list[str]]:
+    """The kinds by what they are of."""
+    kinds: dict[Any, list[str]] = {}
+    for of, kind in given:
+        kinds.setdefault(of, []).append(kind)
+    return kinds
 
 
 def _show(given: argparse.Namespace, found: Any, print_it: Callable[[Any], None]) -> None:
@@ -106,12 +115,18 @@ def _print_description(found: IndexDescription) -> None:
     )
     covered = "all columns" if found.columns is None else safe_text(", ".join(found.columns))
     print(f"bounds of {covered}; {found.retired:,} objects to be removed by vacuum")
+    tables = [
+        (safe_text(one.table), f"{one.rows:,}", f"{one.nbytes:,}", f"{one.uncovered:,}")
+        for one in found.tables
+    ]
+    header = ("table", "rows", "bytes", "files left out")
+    print_table(console_for(sys.stdout), header, tables, numeric=(False, True, True, True))
     rows = [
         (one.id, f"{one.files:,}", f"{one.dropped:,}", f"{one.nbytes:,}", "yes" if one.inline else "no")
         for one in found.segments
     ]
-    header = ("segment", "files", "dropped", "bytes", "in the head")
-    print_table(console_for(sys.stdout), header, rows, numeric=(False, True, True, True, False))
+    of_segments = ("segment", "files", "dropped", "bytes", "in the head")
+    print_table(console_for(sys.stdout), of_segments, rows, numeric=(False, True, True, True, False))
 
 
 def _print_differences(found: IndexDifferences) -> None:

@@ -32,6 +32,7 @@ __all__ = [
     "Writer",
     "doubts_about",
     "leaves_out_dictionary_header",
+    "lists_used_values",
     "miscounts_nulls",
     "parse_writer",
 ]
@@ -190,6 +191,12 @@ _RULES: Final = (
         fixed=(11, 0, 0),
     ),
     _Rule(
+        "seen of 26.0.1: the bounds of a dictionary array with nulls include entries that no row has",
+        ("parquet-cpp-arrow",),
+        _is_bytes_dictionary,
+        Doubts(extremes=True),
+    ),
+    _Rule(
         "apache/arrow issue 42906 (ARROW-6149): decimals were not compared as numbers",
         ("parquet-cpp",),
         _is_bytes_decimal,
@@ -330,6 +337,21 @@ def _was_dictionary(kind: pa.DataType, key_value: Mapping[str, bytes]) -> bool:
     while isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
     return ARROW_SCHEMA_KEY not in key_value or pa.types.is_dictionary(kind)
+
+
+_LISTS_USED_VALUES: Final = frozenset({"datafusion", "parquet-mr", "parquet-rs"})
+
+
+def lists_used_values(metadata: FileMetadata | SharedMetadata, *, arrow_type: pa.DataType) -> bool:
+    """Return whether each entry of a dictionary page is a value of its chunk, given the writer of the file.
+
+    The format does not ask for that. Writers that collect the dictionary from the values have no other entries; those that
+    are given one, as Arrow's of a dictionary array, write it whole.
+    """
+    application = parse_writer(metadata.created_by).application
+    if application == "parquet-cpp-arrow":
+        return not _was_dictionary(arrow_type, metadata.key_value)
+    return application in _LISTS_USED_VALUES
 
 
 def leaves_out_dictionary_header(created_by: str) -> bool:

@@ -37,9 +37,20 @@ from accel.indexes.wire import BlobWriter
 from accel.predicate.prune import Evidence
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from accel.arrays import Bools, Int64s, Uint64s
 
-__all__ = ["Bloom", "ParsedBloom"]
+__all__ = [
+    "MOST_PARTS",
+    "WORDS",
+    "Bloom",
+    "ParsedBloom",
+    "block_counts",
+    "probe_part",
+    "set_bits",
+    "value_hashes",
+]
 
 _PART_BYTES = 16 << 10
 
@@ -77,11 +88,6 @@ class Bloom(KindInParts):
     def params(self) -> Mapping[str, Any]:
         """The parameters that the table of contents of a file shows."""
         return {"fpp": self.fpp}
-
-
-def _blocks(distinct: npt.NDArray[Any], fpp: float) -> Int64s:
-    """Return the number of blocks of each filter, at least one where there is a value."""
-    return np.ceil(distinct / _load(fpp)).astype(np.int64)
 
 
 @functools.lru_cache(maxsize=16)
@@ -143,16 +149,14 @@ class _Builder:
 
     def finish(self) -> bytes:
         presence = Presence.joined(self.presence)
-        counts = _blocks(np.array([len(each) for each in self.hashes], np.int64), self.fpp)
+        counts = block_counts(np.array([len(each) for each in self.hashes], np.int64), self.fpp)
         count = _part_count(counts)
         counts = -(-counts // count) * count
         starts = np.concatenate(([0], np.cumsum(counts)))
         words = np.zeros(int(starts[-1]) * WORDS, np.uint32)
         for unit, hashes in enumerate(self.hashes):
             # One unit at a time, since the bits of all units would take many times the size of the filters.
-            index, bits = bit_places(hashes, starts[unit], counts[unit])
-            for word in range(WORDS):
-                np.bitwise_or.at(words, index + word, bits[:, word])
+            set_bits(words, hashes, int(starts[unit]), int(counts[unit]))
         return encode_bloom(presence, self.tag, words=words, counts=counts // count, parts=count)
 
 
@@ -183,6 +187,53 @@ def bit_places(hashes: Uint64s, starts: Any, counts: Any) -> tuple[Int64s, npt.N
     with np.errstate(over="ignore"):
         bit = (low[:, None] * SALT) >> np.uint32(27)
     return (starts + block.astype(np.int64)) * WORDS, np.uint32(1) << bit
+
+
+def probe_part(key: np.uint64, words: npt.NDArray[np.uint32], counts: Int64s, *, parts: int) -> Bools:
+    """Return which filters have a hash.
+
+    Parameters
+    ----------
+    key : uint64
+        The hash.
+    words : array of uint32
+        The part of each filter that has the hash's block, one after the other.
+    counts : array of int64
+        The number of blocks of each.
+    parts : int
+        The number of parts of every filter.
+    """
+    units = np.flatnonzero(counts)
+    starts = (np.cumsum(counts) - counts)[units]
+    # The rest of the hash's high half selects the block within the part.
+    inner = (int(key) >> 32) * parts & 0xFFFFFFFF
+    moved = np.full(len(units), (inner << 32) | (int(key) & 0xFFFFFFFF), np.uint64)
+    index, bits = bit_places(moved, starts, counts[units])
+    found = words[index[:, None] + np.arange(WORDS)] & bits
+    hit = np.zeros(len(counts), bool)
+    hit[units] = (found != 0).all(axis=1)
+    return hit
+
+
+def set_bits(words: npt.NDArray[np.uint32], hashes: Uint64s, start: int, count: int) -> None:
+    """Add hashes to a filter of `count` blocks that begins at block `start`."""
+    index, bits = bit_places(hashes, start, count)
+    for word in range(WORDS):
+        np.bitwise_or.at(words, index + word, bits[:, word])
+
+
+def block_counts(distinct: Int64s, fpp: float) -> Int64s:
+    """Return the number of blocks of filters of so many values, at least one where there is a value."""
+    return np.ceil(distinct / _load(fpp)).astype(np.int64)
+
+
+def value_hashes(array: pa.Array) -> Uint64s:
+    """Return the hashes of the values of a column, ascending, each once."""
+    rows = bits_of_rows(array)
+    if rows is not None:
+        bits, valid = rows
+        return sort_distinct(hash_bits(bits[valid]))
+    return sort_distinct(hash_values(code_values(array).values))
 
 
 def encode_bloom(
@@ -309,17 +360,7 @@ class ParsedBloom(IndexInParts):
 
     def _probe(self, key: np.uint64, words: npt.NDArray[np.uint32]) -> Bools:
         """Return the units whose filter has the hash; `words` are the part with its blocks."""
-        counts = self.head.counts
-        units = np.flatnonzero(counts)
-        starts = (np.cumsum(counts) - counts)[units]
-        # The rest of the hash's high half selects the block within the part.
-        inner = (int(key) >> 32) * len(self.head.checksums) & 0xFFFFFFFF
-        moved = np.full(len(units), (inner << 32) | (int(key) & 0xFFFFFFFF), np.uint64)
-        index, bits = bit_places(moved, starts, counts[units])
-        found = words[index[:, None] + np.arange(WORDS)] & bits
-        hit = np.zeros(len(counts), bool)
-        hit[units] = (found != 0).all(axis=1)
-        return hit
+        return probe_part(key, words, self.head.counts, parts=len(self.head.checksums))
 
     def describe(self) -> Mapping[str, Any]:
         """Describe the index for `accel inspect`."""

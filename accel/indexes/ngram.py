@@ -40,7 +40,7 @@ from accel.predicate.prune import Evidence
 if TYPE_CHECKING:
     from accel.arrays import Bools
 
-__all__ = ["Ngram", "ParsedNgram"]
+__all__ = ["Ngram", "ParsedNgram", "UnitGrams", "gram_alternatives"]
 
 Uint32s = npt.NDArray[np.uint32]
 
@@ -83,22 +83,27 @@ class Ngram(KindInParts):
         return {"bytes": 3}
 
 
-class _Builder:
-    def __init__(self, level: Level) -> None:
-        self.level = level
-        self.presence: list[Presence] = []
-        self.opaque: list[bool] = []
-        self.found: list[Uint32s] = []
-        """The trigrams of each unit, ascending."""
-        self.seen = np.zeros(_GRAMS, bool)
+class UnitGrams:
+    """Finds the trigrams of units of text; it holds scratch memory between calls."""
 
-    def add(self, chunk: ChunkValues) -> None:
+    def __init__(self) -> None:
+        self._seen = np.zeros(_GRAMS, bool)
+
+    def of(self, chunk: ChunkValues, level: Level) -> tuple[list[Uint32s], list[bool]]:
+        """Return the trigrams of each unit, ascending, and whether anything may match in it.
+
+        Raises
+        ------
+        SchemaMismatchError
+            The values are no text.
+        """
         coded = code_values(chunk.array)
         if tag_of(coded.values.type) is not Tag.BYTES:
             raise SchemaMismatchError(f"an ngram index is of text, not of {chunk.array.type}")
-        here = Presence.of(chunk, self.level)
-        starts = chunk.starts(self.level)
-        for codes in np.split(coded.codes, starts[1:])[: len(here)]:
+        starts = chunk.starts(level)
+        grams: list[Uint32s] = []
+        opaque: list[bool] = []
+        for codes in np.split(coded.codes, starts[1:])[: len(starts)]:
             present = distinct_cells(
                 np.zeros(int((codes >= 0).sum()), np.int64),
                 codes[codes >= 0],
@@ -107,28 +112,43 @@ class _Builder:
             )
             # Invalid text, and text outside of this Python's Unicode, may match in ways that folding does not foresee.
             folded = fold_all(coded.values.take(from_numpy(present)).to_pylist())
-            self.found.append(self._distinct(_grams(folded or [])))
-            self.opaque.append(folded is None)
-        self.presence.append(here)
+            grams.append(self.distinct(_grams(folded or [])))
+            opaque.append(folded is None)
+        return grams, opaque
+
+    def distinct(self, grams: Uint32s) -> Uint32s:
+        """Return each of some trigrams once, ascending."""
+        if len(grams) < _GRAMS // 256:
+            return sort_distinct(grams)
+        self._seen[grams] = True
+        found = np.flatnonzero(self._seen).astype(np.uint32)
+        self._seen[found] = False
+        return found
+
+
+class _Builder:
+    def __init__(self, level: Level) -> None:
+        self.level = level
+        self.presence: list[Presence] = []
+        self.opaque: list[bool] = []
+        self.found: list[Uint32s] = []
+        """The trigrams of each unit, ascending."""
+        self._units = UnitGrams()
+
+    def add(self, chunk: ChunkValues) -> None:
+        grams, opaque = self._units.of(chunk, self.level)
+        self.found += grams
+        self.opaque += opaque
+        self.presence.append(Presence.of(chunk, self.level))
         if self.level is not Level.PAGE and len(self.presence) > 1:
             self.presence = [self.presence[0] | self.presence[1]]
             self.opaque = [any(self.opaque)]
-            self.found = [self._distinct(np.concatenate(self.found))]
-
-    def _distinct(self, grams: Uint32s) -> Uint32s:
-        if len(grams) < _GRAMS // 64:
-            return sort_distinct(grams)
-        self.seen[grams] = True
-        found = np.flatnonzero(self.seen).astype(np.uint32)
-        self.seen[found] = False
-        return found
+            self.found = [self._units.distinct(np.concatenate(self.found))]
 
     def finish(self) -> bytes:
         presence = Presence.joined(self.presence)
         units = len(presence)
-        for found in self.found:
-            self.seen[found] = True
-        grams = np.flatnonzero(self.seen).astype(np.uint32)
+        grams = self._units.distinct(np.concatenate([*self.found, np.zeros(0, np.uint32)]))
         cells = [np.searchsorted(grams, here) * units + unit for unit, here in enumerate(self.found)]
         every = np.sort(np.concatenate([*cells, np.zeros(0, np.int64)]))
         step = max(1, min(_PART_KEYS, keys_per_block(units)))
@@ -190,7 +210,7 @@ class ParsedNgram(IndexInParts):
         return self.head.length + self.head.directory.nbytes + 2 * read + 512
 
     def part_numbers(self, question: LeafQuestion) -> list[int]:
-        runs = self._runs(question)
+        runs = _runs(question)
         if runs is None:
             return []
         grams = _grams([run for each in runs for run in each]).astype(np.uint64)
@@ -204,7 +224,7 @@ class ParsedNgram(IndexInParts):
         presence = self.head.presence
         if question.op is LeafOp.IS_NULL:
             return presence.nulls()
-        runs = self._runs(question)
+        runs = _runs(question)
         if runs is None:
             return None
         hit = np.zeros(len(presence), bool)
@@ -214,16 +234,6 @@ class ParsedNgram(IndexInParts):
                 return None
             hit |= having
         return presence.evidence(hit | self.head.opaque)
-
-    def _runs(self, question: LeafQuestion) -> list[list[bytes]] | None:
-        """Return lists of texts: a passing value contains all texts of one list. None where the index cannot tell."""
-        if question.tag is not Tag.BYTES:
-            return None
-        if question.op is LeafOp.LIKE and question.pattern is not None:
-            return [_settled(run.encode() for run in question.pattern.runs)]
-        if question.op in (LeafOp.EQ, LeafOp.IN) and len(question.values) <= _MANY_KEYS:
-            return [_settled([value]) for value in question.values]
-        return None
 
     def _having(self, runs: list[bytes]) -> Bools | None:
         """Return the units that have every trigram of the runs; None where a part was not read."""
@@ -251,6 +261,23 @@ class ParsedNgram(IndexInParts):
             "parts": len(directory),
             "units": len(self.head.presence),
         }
+
+
+def gram_alternatives(question: LeafQuestion) -> list[Uint32s] | None:
+    """Return lists of trigrams, each ascending: a passing value has all of one list. None where trigrams cannot tell."""
+    runs = _runs(question)
+    return None if runs is None else [sort_distinct(_grams(each)) for each in runs]
+
+
+def _runs(question: LeafQuestion) -> list[list[bytes]] | None:
+    """Return lists of texts: a passing value contains all texts of one list. None where the index cannot tell."""
+    if question.tag is not Tag.BYTES:
+        return None
+    if question.op is LeafOp.LIKE and question.pattern is not None:
+        return [_settled(run.encode() for run in question.pattern.runs)]
+    if question.op in (LeafOp.EQ, LeafOp.IN) and len(question.values) <= _MANY_KEYS:
+        return [_settled([value]) for value in question.values]
+    return None
 
 
 def _settled(texts: Iterable[bytes]) -> list[bytes]:

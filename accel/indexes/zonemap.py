@@ -57,6 +57,8 @@ __all__ = [
     "ParsedZonemap",
     "ZoneMember",
     "Zonemap",
+    "expression_type",
+    "prune_bounds",
     "prune_zones",
 ]
 
@@ -356,24 +358,38 @@ _PATH = ("value",)
 
 def prune_zones(of: Expression, stats: ZoneStats, *, question: LeafQuestion) -> Evidence | None:
     """Return the evidence of each unit; None where the expression cannot answer the question."""
+    presence = Presence(stats.nulls > 0, stats.counts > 0)
     if question.op is LeafOp.IS_NULL:
-        return _presence(stats).nulls()
+        return presence.nulls()
+    kind = expression_type(of, question)
+    if kind is None or tag_of(kind) is not stats.tag:
+        return None
+    return prune_bounds(of, stats.bounds(), presence, question=question)
+
+
+def expression_type(of: Expression, question: LeafQuestion) -> pa.DataType | None:
+    """Return the type of an expression over a question's column; None where it has no meaning."""
     try:
-        kind = output_type(of, question.arrow_type)
+        return output_type(of, question.arrow_type)
     except ValueError:
         return None
-    if tag_of(kind) is not stats.tag:
+
+
+def prune_bounds(
+    of: Expression, bounds: Bounds, presence: Presence, *, question: LeafQuestion
+) -> Evidence | None:
+    """Return the evidence of units by bounds of an expression over the question's column, in the form of its
+    `expression_type`; None where these do not tell."""
+    if question.op is LeafOp.IS_NULL:
+        return presence.nulls()
+    kind = expression_type(of, question)
+    if kind is None:
         return None
-    bounds = stats.bounds()
     if of is Expression.VALUE:
         return _prune(bounds, kind, question.atom)
     hit = _expression_hit(of, bounds, kind, question)
     # Values of equal expressions may differ, so any value may fail.
-    return None if hit is None else _presence(stats).evidence(hit)
-
-
-def _presence(stats: ZoneStats) -> Presence:
-    return Presence(stats.nulls > 0, stats.counts > 0)
+    return None if hit is None else presence.evidence(hit)
 
 
 def _prune(bounds: Bounds, kind: pa.DataType, atom: Node) -> Evidence:

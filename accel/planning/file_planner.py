@@ -7,8 +7,8 @@ cost. What is left of each row group is one task.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from accel.errors import (
@@ -84,6 +84,14 @@ class FilePlan:
         self.rows_kept += task.rows.count
         self.rows_sure += task.sure.count
         self.tasks.append(task)
+
+    def with_tasks(self, tasks: Iterable[ScanTask], handle: FileHandle) -> FilePlan:
+        """Return the same plan with fewer tasks: metadata answers for the others."""
+        left = replace(self, tasks=[], pages=0, pages_kept=0, rows_kept=0, rows_sure=0, chunks_whole=0)
+        for task in tasks:
+            left.add(task, handle)
+        left.pages, left.row_groups_kept = self.pages, self.row_groups_kept
+        return left
 
 
 def plan_file(

@@ -30,9 +30,13 @@ if TYPE_CHECKING:
 __all__ = [
     "MEASURES_KEY",
     "MetadataAnswer",
+    "PlacedMeasures",
     "RemainingReads",
     "answer_tasks",
+    "covered_units",
+    "is_whole",
     "narrow_tasks",
+    "place_measures",
     "remaining_tasks",
 ]
 
@@ -60,7 +64,7 @@ class _Unit:
 
 
 @dataclass(slots=True)
-class _Found:
+class PlacedMeasures:
     """The sources of the figures for the tasks of a file, and the figures that were chosen."""
 
     columns: list[LeafMeasure]
@@ -99,7 +103,7 @@ def answer_tasks(
     """
     if not tasks:
         return MetadataAnswer([], tuple(Tally() for _ in aggregates.measures))
-    found = _place(tasks[0].file, aggregates)
+    found = place_measures(tasks[0].file, aggregates)
     if handle.bad_toc is not None and found.columns and tasks[0].file.query.bound is None:
         # With a predicate, planning has reported it.
         on_bad_index(handle.bad_toc)
@@ -122,7 +126,7 @@ def narrow_tasks(tasks: Sequence[ScanTask], aggregates: Aggregates) -> MetadataA
     total = MetadataAnswer([], tuple(Tally() for _ in aggregates.measures))
     for _, run in itertools.groupby(tasks, lambda task: id(task.file)):
         mine = list(run)
-        part = _settle(mine, aggregates, _place(mine[0].file, aggregates))
+        part = _settle(mine, aggregates, place_measures(mine[0].file, aggregates))
         total.tasks += part.tasks
         total.rows += part.rows
         for into, tally in zip(total.tallies, part.tallies, strict=True):
@@ -130,9 +134,9 @@ def narrow_tasks(tasks: Sequence[ScanTask], aggregates: Aggregates) -> MetadataA
     return total
 
 
-def _place(file: TaskFile, aggregates: Aggregates) -> _Found:
+def place_measures(file: TaskFile, aggregates: Aggregates) -> PlacedMeasures:
     """Find the columns of the measures in one file."""
-    found = _Found([], [], {}, [], [])
+    found = PlacedMeasures([], [], {}, [], [])
     schema = file.schema
     for ordinal, measure in enumerate(aggregates.measures):
         constant = file.query.output_constants.get(measure.path[0])
@@ -158,19 +162,20 @@ def _place(file: TaskFile, aggregates: Aggregates) -> _Found:
     return found
 
 
-def _whole(task: ScanTask) -> bool:
+def is_whole(task: ScanTask) -> bool:
+    """Return whether every row of the row group is known to match."""
     return task.sure.count == task.num_rows
 
 
 def _complete(handle: FileHandle, tasks: Sequence[ScanTask]) -> bool:
     """Whether every row of the file is known to match."""
-    groups = {task.row_group for task in tasks if _whole(task)}
+    groups = {task.row_group for task in tasks if is_whole(task)}
     rows = handle.metadata.group_rows
     return len(groups) == len(tasks) == int((rows > 0).sum())
 
 
 def _choose(
-    sources: ZoneSources, tasks: Sequence[ScanTask], found: _Found, *, complete: bool
+    sources: ZoneSources, tasks: Sequence[ScanTask], found: PlacedMeasures, *, complete: bool
 ) -> dict[int, list[int]]:
     """Take the best figures in memory, and return by measure the tasks with rows that have none."""
     open_to: dict[int, list[int]] = {}
@@ -182,7 +187,7 @@ def _choose(
             continue
         for place, task in enumerate(tasks):
             best = 0
-            for zones in sources.at_hand(column, task.row_group, whole=_whole(task)):
+            for zones in sources.at_hand(column, task.row_group, whole=is_whole(task)):
                 units = zones.answerable(functions) & _inside(zones.rows, task.sure)
                 rows = int(zones.rows[units].sum())
                 if rows > best:
@@ -198,10 +203,10 @@ def _choose(
 def _inside(rows: Int64s, sure: RowSelection) -> Bools:
     """Return which units, one after the other from row 0, hold none but selected rows."""
     stops = np.cumsum(rows)
-    return _covered(sure, stops - rows, stops) & (rows > 0)
+    return covered_units(sure, stops - rows, stops) & (rows > 0)
 
 
-def _covered(rows: RowSelection, starts: Int64s, stops: Int64s) -> Bools:
+def covered_units(rows: RowSelection, starts: Int64s, stops: Int64s) -> Bools:
     """Return which of the spans `starts[i]..stops[i]` are selected entirely."""
     if not rows:
         return np.zeros(len(starts), bool)
@@ -212,7 +217,7 @@ def _covered(rows: RowSelection, starts: Int64s, stops: Int64s) -> Bools:
 def _worth_fetching(
     sources: ZoneSources,
     tasks: Sequence[ScanTask],
-    found: _Found,
+    found: PlacedMeasures,
     open_to: Mapping[int, Sequence[int]],
     *,
     complete: bool,
@@ -224,7 +229,7 @@ def _worth_fetching(
     for column in found.columns:
         places = open_to.get(column.ordinal, ())
         for whole in (True, False):
-            here = [tasks[place] for place in places if _whole(tasks[place]) is whole]
+            here = [tasks[place] for place in places if is_whole(tasks[place]) is whole]
             groups = {task.row_group for task in here}
             wants = sources.wants(column, groups, whole=whole, all_rows=complete) if groups else []
             wanted |= {want.range: want for want in wants}
@@ -241,14 +246,14 @@ def _savable(task: ScanTask, leaf: int) -> int:
     total = 0
     for reads in task.reads:
         if reads.column == leaf and reads.whole:
-            total += reads.nbytes if _whole(task) else 0
+            total += reads.nbytes if is_whole(task) else 0
         elif reads.column == leaf:
-            inside = _covered(task.sure, reads.first_row, reads.stop_row)
+            inside = covered_units(task.sure, reads.first_row, reads.stop_row)
             total += int(reads.size[inside].sum())
     return total
 
 
-def _settle(tasks: Sequence[ScanTask], aggregates: Aggregates, found: _Found) -> MetadataAnswer:
+def _settle(tasks: Sequence[ScanTask], aggregates: Aggregates, found: PlacedMeasures) -> MetadataAnswer:
     """Add up what is answered, and make the tasks of the rest."""
     answer = MetadataAnswer([], tuple(Tally() for _ in aggregates.measures))
     for ordinal, zones in found.of_file.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -180,6 +180,8 @@ class Explain:
     catalog: tuple[int, int] | None = None
     """Files that an index outside the files knows in their current version: those that it left, and all; None without an
     index."""
+    catalog_dropped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """What each table of that index ruled out, as `Metrics.catalog_dropped` counts it."""
     row_groups: tuple[int, int]
     """Remaining and all row groups of the files that were opened."""
     pages: tuple[int, int]
@@ -190,6 +192,8 @@ class Explain:
     """Rows that match for certain before they are read: by statistics, or by an earlier scan."""
     rows_from_metadata: int = 0
     """Rows that an aggregate counts without reading them."""
+    distinct_units: Mapping[str, int] = field(default_factory=dict)
+    """Files, row groups and pages whose distinct values come from metadata, by where they come from, and those to read."""
     levels: tuple[RequestLevel, ...]
     """The steps in their order: "listing", "catalog" where there is one, "metadata", "indexes", "data"."""
     notes: tuple[str, ...] = ()
@@ -218,8 +222,13 @@ class Explain:
         if self.where is not None:
             lines.append(f"  where    {self.where}")
         lines.append("pruning    kept of total")
+        if self.catalog is not None:
+            remaining, total = self.catalog
+            lines.append(f"  {'catalog':<11}{remaining:>14,} of {total:,}")
+            lines += [
+                f"    {table} dropped {_counted(counts)}" for table, counts in self.catalog_dropped.items()
+            ]
         for name, (remaining, total) in (
-            *(() if self.catalog is None else (("catalog", self.catalog),)),
             ("files", self.files),
             ("row groups", self.row_groups),
             ("pages", self.pages),
@@ -230,6 +239,9 @@ class Explain:
             lines.append(f"  {'':<11}{self.rows_sure:>14,} rows proved to match without being read")
         if self.rows_from_metadata:
             lines.append(f"  {'':<11}{self.rows_from_metadata:>14,} rows answered from metadata")
+        if self.distinct_units:
+            shown = ", ".join(f"{number:,} {unit}" for unit, number in self.distinct_units.items())
+            lines.append(f"distinct   {shown}")
         lines.append(f"requests   {'count':>7} {'trips':>6} {'bytes':>14}")
         for level in self.levels:
             kind = "" if level.measured else "  (predicted)"
@@ -243,6 +255,12 @@ class Explain:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    """Counts by name as text, those that are not 0."""
+    some = [f"{number:,} {name.replace('_', ' ')}" for name, number in counts.items() if number]
+    return ", ".join(some) or "nothing"
 
 
 _TASKS_PER_BATCH = 256

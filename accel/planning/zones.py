@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +60,8 @@ class Zones:
     has_high: Bools
     sums: Sequence[int | float] | None
     floating: bool
+    single: Bools
+    """Where all values that are neither null nor NaN are `low`."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -77,6 +79,7 @@ class Zones:
             has_high=self.has_high[at],
             sums=None if self.sums is None else self.sums[at],
             floating=self.floating,
+            single=self.single[at],
         )
 
     def answerable(self, functions: Collection[Function]) -> Bools:
@@ -96,7 +99,8 @@ class Zones:
 
     def _summed(self) -> Bools:
         if self.sums is None:
-            return np.zeros(len(self), bool)
+            found: Bools = (self.counts == 0) | (self.single & (self.nans == 0) & self._finite())
+            return found
         if not self.floating:
             return np.ones(len(self), bool)
         # A sum of finite numbers that overflowed, and would not in another order, is no answer.
@@ -108,6 +112,37 @@ class Zones:
             ],
             bool,
         )
+
+    def _finite(self) -> Bools:
+        """Whether the sum of each unit of one value neither overflows nor depends on the order of its rows."""
+        if not self.floating:
+            return np.ones(len(self), bool)
+        return np.array(
+            [
+                float(low).is_integer() and abs(low * count) <= _EXACT_SUM
+                for low, count in zip(self.low, self.counts.tolist(), strict=True)
+            ],
+            bool,
+        )
+
+    def values_of(self, unit: int, *, discrete: bool) -> tuple[list[Any], bool] | None:
+        """Return the distinct values of a unit, NaN among them, and whether it holds null; None where others may occur.
+
+        `discrete` says that there is nothing between a value and the next integer.
+        """
+        rows, count, nans = int(self.rows[unit]), int(self.counts[unit]), int(self.nans[unit])
+        if rows < 0 or count < 0 or (count and nans < 0):
+            return None
+        null = rows > count
+        found: list[Any] = [math.nan] if count and nans else []
+        if not count or count == nans:
+            return found, null
+        low, high = self.low[unit], self.high[unit]
+        if self.single[unit]:
+            return [*found, low], null
+        if discrete and self.has_low[unit] and self.has_high[unit] and int(high) - int(low) == 1:
+            return [*found, low, high], null
+        return None
 
     def tally(self, units: Bools, functions: Collection[Function]) -> Tally:
         """Return the figures of those units together, for which the functions are `answerable`."""
@@ -121,7 +156,15 @@ class Zones:
             found.high = max((self.high[i] for i in chosen if self.has_high[i]), default=None)
         if Function.SUM in functions and self.sums is not None:
             found.total = sum(self.sums[i] for i in chosen)
+        elif Function.SUM in functions:
+            found.total = sum(self.low[i] * int(self.counts[i]) for i in chosen if self.counts[i])
         return found
+
+
+_EXACT_SUM: Final = 2.0**53
+"""Sums of whole numbers up to this are exact in doubles, whatever the order of the rows."""
+_LEAST_CUT: Final = 16
+"""Bytes. Writers that cut bounds leave as many at least: equal bounds of fewer are values."""
 
 
 def zones_of_stats(stats: ZoneStats) -> Zones:
@@ -137,6 +180,8 @@ def zones_of_stats(stats: ZoneStats) -> Zones:
         has_high=stats.exact & np.array([value is not None for value in stats.upper], bool),
         sums=stats.sums,
         floating=floating,
+        single=stats.exact
+        & np.array([x is not None and x == y for x, y in zip(stats.lower, stats.upper, strict=True)], bool),
     )
 
 
@@ -162,6 +207,11 @@ def zones_of_bounds(
     # Numbers of a fixed width cannot be cut short, texts and decimals in bytes can.
     whole = element.physical is not Physical.BYTE_ARRAY and bounds.domain is not Domain.BYTES
     low_ok, high_ok = (low_exact != 0, high_exact != 0) if whole else (low_exact == 1, high_exact == 1)
+    single = bounds.has_lower & bounds.has_upper & (low_exact != 0) & (high_exact != 0)
+    single &= np.array([x == y for x, y in zip(low, high, strict=True)], bool)
+    if not whole:
+        short = np.array([not isinstance(x, bytes) or len(x) < _LEAST_CUT for x in low], bool)
+        single &= short | ((low_exact == 1) & (high_exact == 1))
     counted = (bounds.num_values >= 0) & (bounds.null_count >= 0)
     return Zones(
         rows=bounds.num_values,
@@ -173,6 +223,7 @@ def zones_of_bounds(
         has_high=bounds.has_upper & high_ok,
         sums=None,
         floating=floating,
+        single=single,
     )
 
 
@@ -262,7 +313,7 @@ class ZoneSources:
                 return found
         bounded = Function.SUM not in column.measure.functions and column.measure.of is Expression.VALUE
         exact = kind_of(column.kind).domain in (Domain.INTEGER, Domain.BOOLEAN) or column.counted
-        return [] if whole or not (bounded and exact) else self._page_index_wants(column.leaf, groups)
+        return [] if whole or not (bounded and exact) else self.page_index_wants(column.leaf, groups)
 
     def learn(self, wants: Sequence[Want], stash: Stash) -> None:
         """Take in the bytes that were read."""
@@ -332,7 +383,7 @@ class ZoneSources:
             return None
         return zones_of_stats(stats)
 
-    def _page_index_wants(self, leaf: int, groups: Collection[int]) -> list[Want]:
+    def page_index_wants(self, leaf: int, groups: Collection[int]) -> list[Want]:
         """Return the missing halves of page indexes, for chunks that have both."""
         handle = self.handle
         wants: list[Want] = []

@@ -11,7 +11,7 @@ import datetime
 import decimal
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from accel.errors import PredicateError
@@ -39,6 +39,7 @@ __all__ = [
     "check_pattern",
     "column_named",
     "column_of",
+    "column_tests",
     "columns_of",
     "depth_of",
     "join",
@@ -234,6 +235,27 @@ def columns_of(expr: Expr) -> Iterator[Column]:
                 stack.append(node.operand)
             case And() | Or():
                 stack += reversed(node.operands)
+            case _:
+                pass
+
+
+def column_tests(where: Expr) -> Iterator[tuple[Column, Expr]]:
+    """Yield the tests of one column, with that column, that every matching row passes: operands of the outermost AND.
+
+    A literal stands on the right of its comparison.
+    """
+    stack: list[Expr] = [where]
+    while stack:
+        node = stack.pop()
+        match node:
+            case And():
+                stack += reversed(node.operands)
+            case Compare(left=Column() as column, right=Literal()):
+                yield column, node
+            case Compare(left=Literal() as literal, right=Column() as column):
+                yield column, replace(node, op=node.op.mirrored, left=column, right=literal)
+            case InList() | InArray() | Like() | IsNull():
+                yield node.column, node
             case _:
                 pass
 

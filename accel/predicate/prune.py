@@ -39,7 +39,7 @@ from accel.predicate.atoms import (
 from accel.predicate.kinds import kind_of, native
 
 if TYPE_CHECKING:
-    from accel.arrays import Bools
+    from accel.arrays import Bools, Int64s
 
 __all__ = [
     "Evidence",
@@ -111,6 +111,21 @@ class Evidence:
             The evidence of these units.
         """
         return Evidence(self.may_true[begin:end], self.may_false[begin:end], self.may_null[begin:end])
+
+    def take(self, units: Int64s) -> Evidence:
+        """Choose units.
+
+        Parameters
+        ----------
+        units : int64 array
+            Their places.
+
+        Returns
+        -------
+        Evidence
+            The evidence of these units, in their order.
+        """
+        return Evidence(self.may_true[units], self.may_false[units], self.may_null[units])
 
     def meet(self, other: Evidence) -> Evidence:
         """Combine two pieces of evidence about one predicate.

@@ -376,12 +376,12 @@ class Opener:
         self._cache.single_flight.land(flight, value=handle)
 
     def keeps(self, client: Client) -> bool:
-        """Return whether metadata of a store's files is cached on disk."""
-        return self._cache.disk_for(client.token) is not None
+        """Return whether metadata of a store's files is cached on disk, or shared."""
+        return self.freshness.stores(client)
 
     async def recall(self, client: Client, file: FileEntry) -> tuple[FileHandle, int] | None:
-        """Return the handle of a file from usable metadata that its source or the disk has, and the round trips of its
-        revalidation."""
+        """Return the handle of a file from usable metadata that its source, the disk or the shared cache has, and the round
+        trips of its revalidation."""
         steps = partial(self.steps, file, self._hints.of(client, file))
         tail = None if (file.root, file.path) in self._forgotten else given_tail(file)
         if tail is not None:
@@ -391,10 +391,10 @@ class Opener:
                 and await self.freshness.confirm(client, handle, file, time.monotonic()) == 0
             ):
                 return handle, 0
-        return await self.freshness.load(client, file, steps())
+        return await self.freshness.load(client, file, steps)
 
     async def keep(self, client: Client, handle: FileHandle, seen: list[Stash | Tail]) -> None:
-        """Write the bytes that a file was opened from to the disk cache, if there is one."""
+        """Store the bytes that a file was opened from on disk and in the shared cache, as far as there are any."""
         await self.freshness.store(client, handle, seen)
 
     async def fetch_tail(self, client: Client, file: FileEntry, *, hint: int) -> Tail:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from accel.decode.stack import Layer
     from accel.planning.two_phase import Forecast
 
-__all__ = ["Reader", "Tails"]
+__all__ = ["Reader", "Tails", "read_dictionary"]
 
 T = TypeVar("T")
 
@@ -169,7 +169,7 @@ class Reader:
             probe_min_bytes=self.probe_min_bytes(file.root),
             early_bytes=client.network.early_bytes,
             whole_bytes=_WHOLE_BYTES,
-            read_dictionary=_read_dictionary,
+            read_dictionary=read_dictionary,
             on_bad_index=lambda error: self._on_bad_index(error, handle, file.url),
         )
         trips = 1
@@ -367,7 +367,8 @@ class Reader:
         return dictionaries <= _INLINE_DICTIONARIES * little and piece.held_bytes <= expansion * little
 
 
-def _read_dictionary(page: memoryview, codec: int, element: SchemaElement, kind: pa.DataType) -> pa.Array:
+def read_dictionary(page: memoryview, codec: int, element: SchemaElement, kind: pa.DataType) -> pa.Array:
+    """Return the entries of a dictionary page: see `planning.index_lookup.ReadDictionary`."""
     from accel.decode.dictionary_decode import dictionary_values
 
     return dictionary_values(page, codec, element, arrow_type=kind)

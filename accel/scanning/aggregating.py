@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from accel.errors import SchemaMismatchError
 from accel.indexes.expressions import Expression
 from accel.planning.aggregates import (
     Aggregates,
+    Function,
     Measure,
     Tally,
     check_aggregates,
@@ -22,7 +23,8 @@ from accel.planning.aggregates import (
     resolve_aggregates,
     tally_array,
 )
-from accel.planning.file_entry import FileEntry
+from accel.planning.fact_answers import matching_facts, range_answers, tally_of_range
+from accel.planning.file_entry import FileEntry, FileFacts
 from accel.planning.file_planner import FilePlan
 from accel.planning.handle import FileHandle
 from accel.planning.metadata_answers import MEASURES_KEY, MetadataAnswer, answer_tasks, narrow_tasks
@@ -32,7 +34,7 @@ from accel.planning.task import ScanTask
 from accel.reader.reader import Reader
 from accel.scanning.run import RunHandle
 
-__all__ = ["Aggregation"]
+__all__ = ["Aggregation", "member_of"]
 
 
 class Aggregation:
@@ -86,12 +88,50 @@ class Aggregation:
         answer, trips = await reader.ask(file, handle, steps)
         # A file that is named twice counts twice.
         self._answers[id(file)] = (file, answer)
-        left = replace(plan, tasks=[], pages=0, pages_kept=0, rows_kept=0, rows_sure=0, chunks_whole=0)
-        for task in answer.tasks:
-            left.add(task, handle)
-        left.pages, left.row_groups_kept = plan.pages, plan.row_groups_kept
+        left = plan.with_tasks(answer.tasks, handle)
         reader.metrics.add("rows_from_metadata", answer.rows)
         return left, trips
+
+    def fact_columns(self) -> tuple[str, ...] | None:
+        """See `FactAnswers.fact_columns`."""
+        if self._limited:
+            return None
+        return tuple(dict.fromkeys(one.column for one in self._asked if one.column is not None))
+
+    @property
+    def takes_values(self) -> bool:
+        """See `FactAnswers.takes_values`."""
+        return False
+
+    def facts_suffice(self, facts: FileFacts, paths: Mapping[str, tuple[str, ...]]) -> bool:
+        """See `FactAnswers.facts_suffice`."""
+        functions: dict[str, set[Function]] = {}
+        for one in self._asked:
+            if one.column is not None:
+                functions.setdefault(one.column, set()).add(one.function)
+        ranges = [(facts.bounds.get(paths.get(name, ())), asked) for name, asked in functions.items()]
+        return all(
+            values is not None and range_answers(values, asked, facts.num_rows or 0)
+            for values, asked in ranges
+        )
+
+    def answer_facts(self, file: FileEntry, question: Question) -> int | None:
+        """See `MetadataAnswers.answer_facts`."""
+        facts = None if self._limited else matching_facts(file)
+        if facts is None or facts.num_rows is None:
+            return None
+        tallies = []
+        for measure in self._resolved.measures:
+            values = None if measure.path[0] in question.partition_names else facts.bounds.get(measure.path)
+            plain = measure.of is Expression.VALUE and values is not None
+            if values is None or not plain or not range_answers(values, measure.functions, facts.num_rows):
+                return None
+            tally = tally_of_range(measure, values, facts.num_rows)
+            if tally is None:
+                return None
+            tallies.append(tally)
+        self._answers[id(file)] = file, MetadataAnswer([], tuple(tallies), facts.num_rows)
+        return facts.num_rows
 
     def begin_again(self) -> None:
         """Forget the answers from metadata that were not folded yet."""
@@ -129,6 +169,11 @@ class Aggregation:
         return found
 
     @property
+    def units(self) -> Mapping[str, int]:
+        """Aggregates have no report by units."""
+        return {}
+
+    @property
     def answered(self) -> int:
         """Rows that metadata answered, of runs that were not folded yet."""
         return sum(answer.rows for _, answer in self._answers.values())
@@ -159,7 +204,7 @@ class Aggregation:
         columns, by_rows = self._counted_for(batch)
         for ordinal in columns:
             measure = self._resolved.measures[ordinal]
-            values = _member(batch.column(batch.schema.get_field_index(measure.path[0])), measure)
+            values = member_of(batch.column(batch.schema.get_field_index(measure.path[0])), measure)
             self._tallies[ordinal].add(tally_array(measure, values))
         for ordinal in by_rows:
             self._tallies[ordinal].count += batch.num_rows
@@ -189,7 +234,7 @@ def _ordinals(listed: str) -> list[int]:
     return [int(ordinal) for ordinal in listed.split(",") if ordinal]
 
 
-def _member(array: pa.Array, measure: Measure) -> pa.Array:
+def member_of(array: pa.Array, measure: Measure) -> pa.Array:
     """Return the field of a struct that a measure is of, null where any struct around it is."""
     array = whole(array)
     for name in measure.path[1:]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -30,17 +30,28 @@ from accel.store.request_errors import foremost
 
 if TYPE_CHECKING:
     from accel.planning.plan import Plan
-    from accel.scanning.aggregating import Aggregation
 
 __all__ = [
     "NO_COLUMNS",
     "Engine",
+    "Folding",
     "ScanRuns",
     "read_all",
 ]
 
 
 SourceMaker: TypeAlias = "Callable[[ScanSpec], FileSource]"
+
+
+class Folding(MetadataAnswers, Protocol):
+    """A question about all rows of a scan, which folds those that metadata cannot answer for."""
+
+    rows: int
+    """Rows so far."""
+
+    async def fold(self, running: RunHandle, *, decode_threads: int) -> None:
+        """Take in all of one run."""
+        ...
 
 
 class Engine:
@@ -59,6 +70,8 @@ class Engine:
         Whether batches are converted to the types that `mapInArrow` takes.
     names : list of str, optional
         The columns that all files must have, in order, where the consumer matches them by position.
+    settle : callable, optional
+        Awaited when the scan is closed: what runs beside its answers has ended then.
     """
 
     def __init__(
@@ -70,7 +83,9 @@ class Engine:
         make_source: SourceMaker,
         for_spark: bool = False,
         names: list[str] | None = None,
+        settle: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
+        self.settle = settle
         self.spec = spec
         self._client_for = client_for
         self._cache = cache
@@ -225,7 +240,7 @@ class Engine:
         return self._last
 
     def start(
-        self, metrics: Metrics, *, limit: int | None = None, aggregation: Aggregation | None = None
+        self, metrics: Metrics, *, limit: int | None = None, aggregation: Folding | None = None
     ) -> RunHandle:
         """Begin a run; the first `take` sends the first request.
 
@@ -257,7 +272,7 @@ class Engine:
 
     # -- planning --------------------------------------------------------------------------------
 
-    async def plan(self, metrics: Metrics, *, aggregation: Aggregation | None = None) -> Plan:
+    async def plan(self, metrics: Metrics, *, aggregation: Folding | None = None) -> Plan:
         """Return all tasks, from metadata alone; with an aggregation, the tasks that it leaves to be read."""
         from accel.planning.plan import Plan
 
@@ -365,7 +380,7 @@ class ScanRuns:
         part: Engine,
         *,
         limit: int | None = None,
-        aggregation: Aggregation | None = None,
+        aggregation: Folding | None = None,
         metrics: Metrics | None = None,
     ) -> RunHandle:
         """Start a run, which `end` or `end_async` has to end. It counts in `metrics`, if given."""
@@ -424,7 +439,7 @@ class ScanRuns:
     async def _collect(self, part: Engine, limit: int | None) -> pa.Table:
         return await read_all(self.start(part, limit=limit))
 
-    async def fold(self, part: Engine, aggregation: Aggregation, *, metrics: Metrics | None = None) -> None:
+    async def fold(self, part: Engine, aggregation: Folding, *, metrics: Metrics | None = None) -> None:
         """Run one part of the scan for an aggregation."""
         limit = self.limit()
         left = None if limit is None else limit - aggregation.rows

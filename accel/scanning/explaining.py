@@ -61,6 +61,7 @@ def explain_plans(
         _level("indexes", metrics, _INDEXES, counts.index_trips),
     )
     files, limit = (counts.files_kept, resolved.num_files + known.total - known.kept), resolved.spec.limit
+    dropped = {table: dict(counts) for table, counts in metrics.catalog_dropped.items()}
     answered, stale = ((known.kept, known.total) if used else None), metrics.catalog_stale
     early = resolved.expects
 
@@ -79,6 +80,7 @@ def explain_plans(
             columns=tuple(question.output.names),
             files=files,
             catalog=answered,
+            catalog_dropped=dropped,
             row_groups=_sums(plans, "row_groups_kept", "row_groups"),
             pages=_sums(plans, "pages_kept", "pages"),
             rows=_sums(plans, "rows_kept", "rows"),

@@ -30,7 +30,7 @@ from accel.planning.task import ScanTask
 from accel.reader.reader import Reader
 from accel.scanning.block_pruning import excluded_together
 from accel.scanning.file_jobs import FileJob
-from accel.scanning.file_source import FileSource, SourceRequest
+from accel.scanning.file_source import FactAnswers, FileSource, SourceRequest
 from accel.scanning.footer_prefetch import FooterPrefetcher, PrefetchedFile
 from accel.scanning.spec import ScanSpec
 from accel.store.fetch import same_etag
@@ -44,8 +44,8 @@ __all__ = ["MetadataAnswers", "ResolvedSource"]
 _NO_COLUMNS = pa.schema([])
 
 
-class MetadataAnswers(Protocol):
-    """Answers an aggregate from the metadata of each file, as far as possible, before its rows are read."""
+class MetadataAnswers(FactAnswers, Protocol):
+    """Answers a question about all rows from the metadata of each file, as far as possible, before rows are read."""
 
     def narrow(self, question: Question) -> Question:
         """Return the question, with no other columns in its output than those that may have to be read."""
@@ -60,8 +60,24 @@ class MetadataAnswers(Protocol):
         """
         ...
 
+    def answer_facts(self, file: FileEntry, question: Question) -> int | None:
+        """Answer from the facts that the source has of a file, which need not be opened then; None where they do not prove it.
+
+        Returns
+        -------
+        int or None
+            The rows of the file.
+        """
+        ...
+
+    def answer_planned(
+        self, reader: Reader, tasks: Sequence[ScanTask], schema: pa.Schema
+    ) -> Sequence[ScanTask]:
+        """Answer the tasks of a plan, which come without the metadata of their files; return those that are left."""
+        ...
+
     def begin_again(self) -> None:
-        """Forget all answers: other files are going to be planned."""
+        """Forget all answers that were not folded yet: other files are going to be planned."""
         ...
 
 
@@ -172,12 +188,17 @@ class ResolvedSource:
                     await prefetcher.aclose()
         return self._take(block)
 
+    def finish(self) -> None:
+        """Tell the source that no more files are opened."""
+        self._source.finish(self._request())
+
     def _request(self) -> SourceRequest:
         early = self.takes_all and self.spec.selection is None
         return SourceRequest(
             reader=self.reader,
             where=self.spec.where,
             columns=self.spec.columns,
+            answers=None if self.spec.selection is not None or self.spec.embedded else self.answers,
             on_entries=self._prefetch if early else None,
         )
 

@@ -19,6 +19,7 @@ from accel.store import io_loop
 if TYPE_CHECKING:
     from accel.planning.plan import Explain
     from accel.scanning.aggregating import Aggregation
+    from accel.scanning.collecting_distinct import DistinctCollection
 
 __all__ = ["Scan"]
 
@@ -279,7 +280,75 @@ class Scan:
 
         return Aggregation(aggregates, limited=self._runs.limit() is not None)
 
-    def explain(self, *, analyze: bool = False, aggregates: Asked | None = None) -> Explain:
+    def distinct(self, column: str) -> pa.Array:
+        """Find the distinct values of a column of the result.
+
+        Rows are read only where metadata does not prove their values: see docs/aggregates.md.
+
+        Parameters
+        ----------
+        column : str
+            A column of the result, or a dotted path into structs.
+
+        Returns
+        -------
+        pyarrow.Array
+            The values in ascending order, each once, of the column's type without dictionary encoding; NaN follows the
+            numbers, and null, where there is one, is the last. -0.0 becomes 0.0.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The column is not in the scan's result.
+        SchemaMismatchError
+            Its values have no order: lists, structs.
+        ObjectNotFoundError, ObjectChangedError, StoreError, ParquetFormatError, MemoryLimitError, AccelError
+            As `to_batches` does.
+
+        Examples
+        --------
+        >>> accel.scan("s3://bucket/flights/", "dep_delay > 60").distinct("carrier")
+        """
+        collection = self._collection(column)
+        for part in self._engine.parts():
+            io_loop.run(self._runs.fold(part, collection))
+            if collection.rows == self._runs.limit():
+                break
+        return self._collected(collection)
+
+    async def distinct_async(self, column: str) -> pa.Array:
+        """Find the distinct values of a column from a coroutine, as `distinct` does.
+
+        Parameters
+        ----------
+        column : str
+            As for `distinct`.
+
+        Returns
+        -------
+        pyarrow.Array
+            The values in ascending order.
+        """
+        collection = self._collection(column)
+        for part in self._engine.parts():
+            await io_loop.bridge(self._runs.fold(part, collection))
+            if collection.rows == self._runs.limit():
+                break
+        return self._collected(collection)
+
+    def _collection(self, column: str) -> DistinctCollection:
+        from accel.scanning.collecting_distinct import DistinctCollection
+
+        limited, selected = self._runs.limit() is not None, self._engine.spec.selection is not None
+        return DistinctCollection(column, limited=limited, selected=selected)
+
+    def _collected(self, collection: DistinctCollection) -> pa.Array:
+        self._runs.metrics.distinct_units = dict(collection.units)
+        return collection.result()
+
+    def explain(
+        self, *, analyze: bool = False, aggregates: Asked | None = None, distinct: str | None = None
+    ) -> Explain:
         """Plan the scan, reading metadata but no data.
 
         Parameters
@@ -288,6 +357,8 @@ class Scan:
             Also run the scan, and add the counts of the run.
         aggregates : sequence of (column, function), optional
             Explain `aggregate` with these, and not the reading of all rows.
+        distinct : str, optional
+            Explain `distinct` of this column, and not the reading of all rows.
 
         Returns
         -------
@@ -301,14 +372,16 @@ class Scan:
         ObjectNotFoundError, ObjectChangedError, StoreError, ParquetFormatError, MemoryLimitError
             As `to_batches` does; the last only with `analyze`.
         """
-        return io_loop.run(self._explain(analyze, aggregates))
+        return io_loop.run(self._explain(analyze, aggregates, distinct))
 
-    async def explain_async(self, *, analyze: bool = False, aggregates: Asked | None = None) -> Explain:
+    async def explain_async(
+        self, *, analyze: bool = False, aggregates: Asked | None = None, distinct: str | None = None
+    ) -> Explain:
         """Plan the scan from a coroutine, as `explain` does.
 
         Parameters
         ----------
-        analyze, aggregates
+        analyze, aggregates, distinct
             As for `explain`.
 
         Returns
@@ -316,24 +389,35 @@ class Scan:
         Explain
             What pruning leaves, and which requests a run will send.
         """
-        return await io_loop.bridge(self._explain(analyze, aggregates))
+        return await io_loop.bridge(self._explain(analyze, aggregates, distinct))
 
-    async def _explain(self, analyze: bool, aggregates: Asked | None) -> Explain:
+    async def _explain(self, analyze: bool, aggregates: Asked | None, distinct: str | None) -> Explain:
         if self._engine.stream:
             raise AccelError(
                 "a scan over an iterator cannot be explained", hint="explain a scan of the paths as a list"
             )
-        asking = None if aggregates is None else self._aggregation(aggregates)
+        if aggregates is not None and distinct is not None:
+            raise ValueError("aggregates and distinct values are explained one at a time")
+
+        def ask() -> Aggregation | DistinctCollection | None:
+            if distinct is not None:
+                return self._collection(distinct)
+            return None if aggregates is None else self._aggregation(aggregates)
+
+        asking = ask()
         planned = await self._engine.plan(Metrics(), aggregation=asking)
         explained = planned.explain()
         if asking is not None:
-            explained = dataclasses.replace(explained, rows_from_metadata=asking.answered)
+            explained = dataclasses.replace(
+                explained, rows_from_metadata=asking.answered, distinct_units=asking.units
+            )
         if analyze:
             counted = Metrics()  # another run of this scan may start meanwhile
-            if aggregates is None:
+            folding = ask()
+            if folding is None:
                 await self._runs.exhaust(metrics=counted)
             else:
-                await self._runs.fold(self._engine, self._aggregation(aggregates), metrics=counted)
+                await self._runs.fold(self._engine, folding, metrics=counted)
             counts = {k: v for k, v in counted.as_dict().items() if v not in (0, [], {})}
             explained = dataclasses.replace(explained, analyzed=counts)
         return explained
@@ -370,12 +454,16 @@ class Scan:
     # -- ending ----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop all runs of this scan: none of its requests is in flight afterwards."""
+        """Stop all runs of this scan: none of its requests is in flight afterwards, nor those by which an index learns."""
         self._runs.end_all()
+        if self._engine.settle is not None:
+            io_loop.run_to_end(self._engine.settle)
 
     async def aclose(self) -> None:
         """`close`, awaited."""
         await self._runs.end_all_async()
+        if self._engine.settle is not None:
+            await io_loop.bridge_to_end(self._engine.settle)
 
     def __enter__(self) -> Self:
         return self

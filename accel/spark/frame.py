@@ -116,7 +116,7 @@ def read(
         spark_schema(planned.schema)
     except BaseException:
         # Credentials must not stay in the variables of a frame that a traceback may show.
-        del url, storage_options, store
+        del url, index, storage_options, store
         raise
     given = {"storage_options": storage_options, "options": options, "store": store, "cache": cache}
     return planned_frame(spark, planned, partitions=partitions, keywords=given)

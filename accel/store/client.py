@@ -421,8 +421,15 @@ class Connector:
 
     def client(self, where: Location | str) -> Client:
         """Return the client of a store; see `client_for`."""
+        return self._client(where, self._given)
+
+    def client_beside(self, where: Location, storage_options: StorageOptions | None = None) -> Client:
+        """Return the client of a store that is none of those of the call, and so has options of its own."""
+        return self._client(where, {"storage_options": storage_options, "options": self._given["options"]})
+
+    def _client(self, where: Location | str, given: dict[str, Any]) -> Client:
         try:
-            return client_for(where, **self._given)
+            return client_for(where, **given)
         except AccelError as error:
             forget_frames(error)
             raise

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from accel.errors import StoreError, redact
 
-__all__ = ["LOCAL_ROOT", "SCHEMES", "Location", "has_scheme", "parse_url"]
+__all__ = ["LOCAL_ROOT", "SCHEMES", "Location", "has_scheme", "numeric_settings", "parse_url"]
 
 LOCAL_ROOT = "file://"
 """The root of local files."""
@@ -30,6 +30,7 @@ SCHEMES: Mapping[str, str] = {
     "file": "file",
     "memory": "memory",
 }
+_MOST_SETTING = 1 << 52
 _SCHEME = r"([A-Za-z][A-Za-z0-9+.\-]*)://(.*)"
 # Characters that stay as they are: the URL is already encoded, and only illegal characters are quoted.
 _URL_SAFE = "%/:=&?~#+!$,;'@()*[]|\"<>^`{}\\"
@@ -132,6 +133,24 @@ def parse_url(url: str | os.PathLike[str], *, in_store: bool = False) -> Locatio
     bucket, _, key = rest.partition("/")
     _check_host(bucket, text)
     return Location(scheme, f"{scheme}://{bucket}", key)
+
+
+def numeric_settings(pairs: Iterable[tuple[str, str]], names: Collection[str]) -> dict[str, float]:
+    """Return the numbers greater than 0 that the query string of a URL sets, by name.
+
+    Raises
+    ------
+    StoreError
+        A name is not one of `names`, or a value no such number; it is not quoted.
+    """
+    numbers: dict[str, float] = {}
+    for name, value in pairs:
+        if name not in names:
+            raise StoreError(f"the URL may set {', '.join(sorted(names))}, and nothing else")
+        if not re.fullmatch(r"[0-9]{1,16}(\.[0-9]{1,9})?", value) or not 0 < float(value) <= _MOST_SETTING:
+            raise StoreError(f"the setting {name} in the URL is no number greater than 0")
+        numbers[name] = float(value)
+    return numbers
 
 
 def has_scheme(text: str) -> bool:

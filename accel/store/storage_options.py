@@ -208,6 +208,16 @@ def build_store(
     StoreError
         An option is not known to that store, or its configuration is incomplete.
     """
+    if location.scheme == "memory":
+        from accel.store.memory_store import store_named
+
+        return store_named(location.root)
+    if location.scheme == "redis":
+        from accel.store.redis_connection import OBJECT_SETTINGS, RedisAddress
+        from accel.store.redis_store import RedisStore
+
+        url = (storage_options or {})["url"]
+        return RedisStore(RedisAddress.parse(url, settings=OBJECT_SETTINGS), options)
     given = normalize(storage_options)
     if location.scheme == "file":
         from accel.store.local_store import FileStore

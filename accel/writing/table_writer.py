@@ -34,7 +34,7 @@ from accel.writing.survey import prepare, report_on
 from accel.writing.wanted import Indexes
 
 if TYPE_CHECKING:
-    from pyarrow.parquet import SortingColumn
+    from pyarrow.parquet import ParquetWriter, SortingColumn
 
 __all__ = [
     "BloomColumns",
@@ -42,6 +42,7 @@ __all__ = [
     "SortKey",
     "arrow_schema_pairs",
     "bloom_options",
+    "parquet_writer",
     "read_ordering",
     "sort_table",
     "sorting_columns",
@@ -450,6 +451,26 @@ def _check_rows(**given: Any) -> None:
             raise ValueError(f"{name} is a number of rows above 0 and below 2**63, not {rows!r}")
 
 
+def parquet_writer(
+    sink: Any, schema: pa.Schema, *, page_rows: int = _PAGE_ROWS, **pyarrow_options: Any
+) -> ParquetWriter:
+    """Return pyarrow's writer with the layout of `write_table`, for rows that come in parts and are as they are stored."""
+    import pyarrow.parquet as pq
+
+    return pq.ParquetWriter(sink, schema, **{**_layout(page_rows), **pyarrow_options})
+
+
+def _layout(page_rows: int) -> dict[str, Any]:
+    return {
+        "compression": "zstd",
+        "write_page_index": True,
+        "write_statistics": True,
+        "max_rows_per_page": page_rows,
+        "data_page_size": _PAGE_BYTES,
+        "write_batch_size": _BATCH_ROWS,
+    }
+
+
 def _settings(
     table: pa.Table,
     keys: Sequence[SortKey],
@@ -458,14 +479,7 @@ def _settings(
     row_group_size: int,
     given: Mapping[str, Any],
 ) -> dict[str, Any]:
-    settings: dict[str, Any] = {
-        "compression": "zstd",
-        "write_page_index": True,
-        "write_statistics": True,
-        "max_rows_per_page": page_rows,
-        "data_page_size": _PAGE_BYTES,
-        "write_batch_size": _BATCH_ROWS,
-    }
+    settings = _layout(page_rows)
     if declared := sorting_columns(keys, given):
         settings["sorting_columns"] = declared
     if blooms is not None:

@@ -111,9 +111,10 @@ def check(found: State, states: list[State], *, wanted: Callable[[int], bool]) -
 class Crowd:
     """Writers, readers and one who changes files, for some seconds."""
 
-    def __init__(self, directory: Directory, *, seed: int, faulty: bool) -> None:
+    def __init__(self, directory: Directory, *, seed: int, faulty: bool, to: str | None = None) -> None:
         self._directory = directory
-        self._index = f"{directory.source.rstrip('/')}/_accel"
+        self._to = to
+        self._index = to or f"{directory.source.rstrip('/')}/_accel"
         self._faulty = faulty
         self._seed = seed
         self._failures: list[BaseException] = []
@@ -125,7 +126,9 @@ class Crowd:
         for number in STAYING:
             self.history.put(number)
         self._surely(
-            lambda: accel.build_index(self._directory.source, options=OPTIONS, **self._directory.given)
+            lambda: accel.build_index(
+                self._directory.source, to=self._to, options=OPTIONS, **self._directory.given
+            )
         )
         works = [self._change] + [self._write] * writers + [self._read] * readers
         threads = [

@@ -353,3 +353,19 @@ def test_texts_of_absent_structs_that_were_not_counted_as_nulls(
             assert scan.count_rows() == len(expected), where
     counts = accel.scan(NAME, store=store, cache=None).aggregate([("s.a", "count"), ([], "count_all")])
     assert counts.to_pylist() == [{"s.a_count": size - found.count(None), "count_all": size}]
+
+
+@pytest.mark.parametrize("nulls", [True, False], ids=["with nulls", "without"])
+@pytest.mark.parametrize(
+    "entries", [["a", "b", "z"], [b"a", b"b", b"z"], [1, 2, 9]], ids=["text", "bytes", "int"]
+)
+def test_categories_that_no_row_has_are_no_values(entries: list[Any], nulls: bool) -> None:
+    """Arrow's writer lists all entries of a dictionary array, and with nulls their bounds."""
+    codes = pa.array([1, 1, None if nulls else 1] * 40, pa.int32())
+    data = pa.table({"c": pa.DictionaryArray.from_arrays(codes, pa.array(entries))})
+    sink = io.BytesIO()
+    pq.write_table(data, sink, write_page_index=True)
+    scan = accel.scan(NAME, store=DictStore({NAME: sink.getvalue()}), cache=None)
+    found = scan.aggregate([("c", "min"), ("c", "max")]).to_pylist()
+    assert found == [{"c_min": entries[1], "c_max": entries[1]}]
+    assert scan.distinct("c").to_pylist() == [entries[1], *([None] if nulls else [])]

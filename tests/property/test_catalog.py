@@ -14,12 +14,29 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 import accel
+from accel.catalog.inspecting import verify_index
 from accel.testing import DictStore, Layout, RecordingStore, write_file
 
 DIRECTORY = "t/"
 INDEX = "t/_accel/"
 NAMES = ("a.parquet", "b/c.parquet", "b/d.parquet", "e=1/f.parquet", "e=2/f.parquet")
-KEYS = {name: "keys" for name in ("n", "x", "s", "d", "t", "st.v")}
+BY_FILE = ("distinct", "bloom", "zonemap")
+INDEXES: dict[Any, Any] = {
+    **{name: ["keys", *BY_FILE] for name in ("n", "x", "d", "t", "st.v")},
+    "s": ["keys", "ngram", *BY_FILE],
+    ("s", "n", "st.v"): "keys",
+    ("t", "x"): "keys",
+    **dict.fromkeys(("lower(s)", "year(t)", "day(t)", "hour(t)"), "zonemap"),
+}
+SUBSETS: tuple[dict[Any, Any], ...] = (
+    INDEXES,
+    {name: "keys" for name in ("n", "x", "d", "t", "st.v", ("s", "n", "st.v"))},
+    {"s": "ngram"},
+    dict.fromkeys(("n", "x", "s", "d", "t", "st.v"), "distinct"),
+    dict.fromkeys(("n", "x", "s", "d", "t", "st.v"), "bloom"),
+    dict.fromkeys(("n", "x", "lower(s)", "d", "hour(t)", "st.v"), "zonemap"),
+)
+"""Each kind alone, and all together."""
 PREDICATES = (
     "n = 7",
     "n > 90 OR n < 3",
@@ -44,11 +61,31 @@ PREDICATES = (
     "st.v = 5",
     "t = '2020-01-03 05:00:00' OR n = 3",
     "t = '2020-01-03 05:00:00'",
+    "s = 'abc' AND n = 5",
+    "s IN ('q', 'abd', 'none') AND st.v = 5 AND n IN (5, 6, 50)",
+    "t IN (TIMESTAMP '2020-01-03 05:00:00') AND x = 1.5",
+    "s = 'q' AND st.v = 0",
+    "s LIKE '%zzzz%'",
+    "s ILIKE '%ZZZZ%' AND s LIKE '%z'",
+    "s LIKE '%abc%' OR s = 'zz'",
+    "s ILIKE '%ÉÉÉ%' OR s ILIKE 'ABD'",
+    "NOT s LIKE '%abc%'",
+    "s LIKE '%abc%' OR n = 5",
+    "s LIKE '%bc' AND (s LIKE 'ab%' OR s IN ('abc', 'abd'))",
+    "NOT (n = 5 OR s = 'q') AND x < 100",
+    "n NOT IN (5, 6, NULL)",
+    "s ILIKE 'Q%'",
+    "n IS DISTINCT FROM 5 AND NOT (x = 1.5 AND x < 3)",
+    "x = -0.0 OR x = DOUBLE 'NaN'",
+    "t < '2020-01-02' AND n > x",
 )
 
 
 def rows(seed: int, count: int, kind: int) -> pa.Table:
-    """A table of `count` rows around a value that `seed` chooses; `kind` varies the types and the columns."""
+    """A table of `count` rows around a value that `seed` chooses; `kind` varies the types and the columns.
+
+    Kind 3 has its texts in a dictionary, and kind 4 has nulls alone where other kinds have numbers and texts.
+    """
     r = random.Random(seed)
     centre = r.choice([0, 5, 50, 95])
 
@@ -78,6 +115,10 @@ def rows(seed: int, count: int, kind: int) -> pa.Table:
     }
     if kind == 2:
         del columns["b"]
+    if kind == 3:
+        columns["s"] = columns["s"].dictionary_encode()
+    if kind == 4:
+        columns |= {name: pa.nulls(count, columns[name].type) for name in ("n", "s")}
     return pa.table(columns)
 
 
@@ -92,13 +133,29 @@ def shown(table: pa.Table) -> tuple[pa.Schema, str]:
 
 
 SCHEMA = rows(1, 3, 0).schema
+ASKED = [
+    (name, function)
+    for name in ("n", "t", "d", "x", "s", "b", "st.v")
+    for function in ("count", "min", "max")
+]
+ASKED += [("n", "sum"), ("d", "sum"), ("st.v", "sum"), ("b", "sum"), ([], "count_all")]
 
 
 class Histories(RuleBasedStateMachine):
     """Files come, go and change beside a catalog that is refreshed now and then."""
 
-    @initialize(seed=st.integers(0, 999))
-    def begin(self, seed: int) -> None:
+    def place(self) -> str | None:
+        """Where the catalog is built; None for beside the files."""
+        return None
+
+    @property
+    def index(self) -> str:
+        return self.to or INDEX
+
+    @initialize(seed=st.integers(0, 999), indexes=st.sampled_from(SUBSETS))
+    def begin(self, seed: int, indexes: dict[Any, Any]) -> None:
+        self.to = self.place()
+        self.indexes = indexes
         self.store = RecordingStore(DictStore({DIRECTORY + NAMES[0]: file(seed, 10, 0)}))
         self.cache = accel.Cache(max_age=0)
         self.built = False
@@ -106,8 +163,8 @@ class Histories(RuleBasedStateMachine):
     @rule(
         name=st.sampled_from(NAMES[:3]),
         seed=st.integers(0, 999),
-        count=st.integers(1, 25),
-        kind=st.integers(0, 2),
+        count=st.integers(0, 25),
+        kind=st.integers(0, 4),
     )
     def put(self, name: str, seed: int, count: int, kind: int) -> None:
         self.store.inner.put(DIRECTORY + name, file(seed, count, kind))
@@ -119,7 +176,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def build(self) -> None:
-        report = accel.build_index(DIRECTORY, indexes=KEYS, store=self.store.inner)
+        report = accel.build_index(DIRECTORY, to=self.to, indexes=self.indexes, store=self.store.inner)
         self.built = True
         assert report.files == sum(
             name.endswith(".parquet") and "_accel" not in name for name in self.store.inner.objects
@@ -129,15 +186,16 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def compact(self) -> None:
         if self.built:
-            before = accel.refresh_index(INDEX, store=self.store.inner).files
-            after = accel.compact_index(INDEX, store=self.store.inner)
+            before = accel.refresh_index(self.index, store=self.store.inner).files
+            after = accel.compact_index(self.index, store=self.store.inner)
+            assert verify_index(self.index, store=self.store.inner).is_empty
             assert after.files == before
             assert after.segments <= 1
 
     @rule()
     def vacuum(self) -> None:
         if self.built:
-            accel.vacuum_index(INDEX, grace=0, store=self.store.inner)
+            accel.vacuum_index(self.index, grace=0, store=self.store.inner)
 
     @rule(where=st.sampled_from(PREDICATES), shared=st.booleans())
     def scan(self, where: str, shared: bool) -> None:
@@ -146,11 +204,15 @@ class Histories(RuleBasedStateMachine):
         given: dict[str, Any] = {"store": self.store, "schema": SCHEMA}
         expected = accel.scan(DIRECTORY, where, cache=None, **given).to_table()
         cache = self.cache if shared else None
-        found = accel.scan(DIRECTORY, where, index=INDEX, cache=cache, **given)
+        found = accel.scan(DIRECTORY, where, index=self.index, cache=cache, **given)
         assert shown(found.to_table()) == shown(expected), where
+        plain = accel.scan(DIRECTORY, where, index=None, **(given | {"cache": None}))
+        asked = random.Random(len(where) + expected.num_rows).sample(ASKED, 2)
+        assert shown(found.aggregate(asked)) == shown(plain.aggregate(asked)), (where, asked)
         assert found.metrics.warnings == []
         assert (
-            accel.scan(DIRECTORY, where, index=INDEX, cache=cache, **given).count_rows() == expected.num_rows
+            accel.scan(DIRECTORY, where, index=self.index, cache=cache, **given).count_rows()
+            == expected.num_rows
         )
 
     @rule(where=st.sampled_from(PREDICATES))
@@ -158,15 +220,18 @@ class Histories(RuleBasedStateMachine):
         """What the catalog lists is what is there, right after a refresh."""
         if not self.built:
             return
-        accel.refresh_index(INDEX, store=self.store.inner)
+        accel.refresh_index(self.index, store=self.store.inner)
         given: dict[str, Any] = {"store": self.store, "schema": SCHEMA, "cache": None}
         expected = accel.scan(DIRECTORY, where, **given).to_table()
-        found = accel.scan(DIRECTORY, where, index=INDEX, listing="index", **given)
+        found = accel.scan(DIRECTORY, where, index=self.index, listing="index", **given)
         assert shown(found.to_table()) == shown(expected), where
+        plain = accel.scan(DIRECTORY, where, index=None, **(given | {"cache": None}))
+        asked = random.Random(len(where) + expected.num_rows).sample(ASKED, 2)
+        assert shown(found.aggregate(asked)) == shown(plain.aggregate(asked)), (where, asked)
 
     @invariant()
     def nothing_is_left_half_done(self) -> None:
-        if getattr(self, "built", False):
+        if getattr(self, "built", False) and self.to is None:
             assert INDEX + "head" in self.store.inner.objects
 
 

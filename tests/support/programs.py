@@ -110,6 +110,10 @@ class Program:
             started.end()
         raise RuntimeError(f"{name} did not start")
 
+    def signal(self, number: int) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
     def end(self) -> None:
         """Terminate the program, and kill it after ten seconds."""
         self._process.terminate()

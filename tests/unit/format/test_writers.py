@@ -13,6 +13,7 @@ from accel.format.writers import (
     Writer,
     doubts_about,
     leaves_out_dictionary_header,
+    lists_used_values,
     parse_writer,
 )
 from tests.unit.format.files import parse, write
@@ -59,19 +60,24 @@ BOUNDS, NULLS = Doubts(bounds=True), Doubts(null_counts=True)
 DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 DECIMAL = pa.decimal128(30, 2)
 OF_POLARS = Doubts(repeated_null_counts=True)
+UNUSED = Doubts(extremes=True)
 
 DOUBTED = {
     "parquet-mr version 1.7.9": [(pa.string(), BOUNDS), (pa.binary(4), BOUNDS), (pa.int64(), NO_DOUBTS)],
     "parquet-mr": [(pa.string(), BOUNDS), (pa.int64(), NO_DOUBTS)],
     "parquet-mr version 1.8.0": [(pa.string(), NO_DOUBTS)],
     "parquet-cpp version 1.5.1-SNAPSHOT": [(DICTIONARY, NULLS), (pa.string(), NO_DOUBTS), (DECIMAL, BOUNDS)],
-    "parquet-cpp-arrow version 3.0.0": [(DICTIONARY, NULLS), (DECIMAL, BOUNDS), (pa.float64(), NO_DOUBTS)],
-    "parquet-cpp-arrow version 4.0.0": [(DICTIONARY, NULLS), (DECIMAL, NO_DOUBTS)],
-    "parquet-cpp-arrow version 5.9.9": [(DICTIONARY, NULLS)],
-    "parquet-cpp-arrow version 6.0.0": [(DICTIONARY, BOUNDS | NULLS), (pa.string(), NO_DOUBTS)],
-    "parquet-cpp-arrow version 10.0.1": [(DICTIONARY, BOUNDS | NULLS)],
-    "parquet-cpp-arrow version 11.0.0": [(DICTIONARY, NO_DOUBTS), (DECIMAL, NO_DOUBTS)],
-    "parquet-cpp-arrow": [(DICTIONARY, BOUNDS | NULLS), (pa.string(), NO_DOUBTS)],
+    "parquet-cpp-arrow version 3.0.0": [
+        (DICTIONARY, NULLS | UNUSED),
+        (DECIMAL, BOUNDS),
+        (pa.float64(), NO_DOUBTS),
+    ],
+    "parquet-cpp-arrow version 4.0.0": [(DICTIONARY, NULLS | UNUSED), (DECIMAL, NO_DOUBTS)],
+    "parquet-cpp-arrow version 5.9.9": [(DICTIONARY, NULLS | UNUSED)],
+    "parquet-cpp-arrow version 6.0.0": [(DICTIONARY, BOUNDS | NULLS | UNUSED), (pa.string(), NO_DOUBTS)],
+    "parquet-cpp-arrow version 10.0.1": [(DICTIONARY, BOUNDS | NULLS | UNUSED)],
+    "parquet-cpp-arrow version 11.0.0": [(DICTIONARY, UNUSED), (DECIMAL, NO_DOUBTS)],
+    "parquet-cpp-arrow": [(DICTIONARY, BOUNDS | NULLS | UNUSED), (pa.string(), NO_DOUBTS)],
     "parquet-rs version 5.1.0": [(pa.string(), BOUNDS), (pa.int32(), NO_DOUBTS)],
     "parquet-rs version 5.2.0": [(pa.string(), NO_DOUBTS), (DECIMAL, BOUNDS)],
     "parquet-rs version 58.0.0": [(DECIMAL, NO_DOUBTS)],
@@ -119,7 +125,7 @@ def test_what_is_doubted_of_a_writer(created_by: str, columns: list) -> None:
 def test_without_the_arrow_schema_any_text_may_have_been_a_dictionary_array() -> None:
     table = pa.Table.from_arrays([pa.nulls(2, pa.string()), pa.nulls(2, pa.int64())], ["c", "n"])
     metadata = replace(parse(write(table, store_schema=False)), created_by="parquet-cpp-arrow version 10.0.1")
-    assert doubts_about(metadata, 0, arrow_type=pa.string()) == BOUNDS | NULLS
+    assert doubts_about(metadata, 0, arrow_type=pa.string()) == BOUNDS | NULLS | UNUSED
     assert doubts_about(metadata, 1, arrow_type=pa.int64()) == NO_DOUBTS
 
 
@@ -133,7 +139,7 @@ def test_an_extension_stands_for_the_dictionary_that_it_holds() -> None:
 
     table = pa.Table.from_arrays([pa.nulls(2, DICTIONARY)], ["c"])
     metadata = replace(parse(write(table)), created_by="parquet-cpp-arrow version 10.0.1")
-    assert doubts_about(metadata, 0, arrow_type=Named()) == BOUNDS | NULLS
+    assert doubts_about(metadata, 0, arrow_type=Named()) == BOUNDS | NULLS | UNUSED
 
 
 @pytest.mark.parametrize(
@@ -149,3 +155,28 @@ def test_an_extension_stands_for_the_dictionary_that_it_holds() -> None:
 )
 def test_who_leaves_out_dictionary_headers(created_by: str, left_out: bool) -> None:
     assert leaves_out_dictionary_header(created_by) is left_out
+
+
+@pytest.mark.parametrize(
+    ("created_by", "kind", "expected"),
+    [
+        ("parquet-cpp-arrow version 26.0.1", pa.string(), True),
+        ("parquet-cpp-arrow version 26.0.1", DICTIONARY, False),
+        ("parquet-mr version 1.15.0 (build x)", pa.string(), True),
+        ("parquet-rs version 58.0.0", DICTIONARY, True),
+        ("datafusion version 55.2.0", pa.string(), True),
+        # An ENUM, or the categories of a data frame, are listed whole.
+        ("DuckDB version v1.5.5 (build x)", pa.string(), False),
+        ("fastparquet-python version 2026.9.0 (build 0)", pa.string(), False),
+        ("", pa.string(), False),
+    ],
+)
+def test_whose_dictionaries_list_no_other_values(created_by: str, kind: pa.DataType, expected: bool) -> None:
+    table = pa.Table.from_arrays([pa.nulls(2, kind)], ["c"])
+    metadata = replace(parse(write(table)), created_by=created_by)
+    assert lists_used_values(metadata, arrow_type=kind) is expected
+
+
+def test_a_dictionary_array_without_arrows_schema_may_list_other_values() -> None:
+    metadata = replace(parse(write(pa.table({"c": ["x"]}))), key_value={})
+    assert not lists_used_values(metadata, arrow_type=pa.string())

@@ -1,0 +1,363 @@
+"""The servers of the shared tier: Redis, PostgreSQL, and the memory of the process, found by a URL."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from cachetools import TTLCache
+
+from accel.cache.shared import LOOKED_UP, SharedStore, SharedTier, Stamped
+from accel.errors import AccelError, StoreError
+from accel.options import MIB
+from accel.store.location import numeric_settings
+from accel.store.redis_connection import REDIS_SCHEMES, RedisAddress
+from accel.store.request_errors import quoted
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+    from redis.asyncio import Redis
+
+__all__ = ["MemoryShared", "PostgresShared", "RedisShared", "open_shared"]
+
+T = TypeVar("T")
+
+POSTGRES_SCHEMES: Final = ("postgres", "postgresql")
+SETTINGS: Final = ("max_bytes", "timeout", "ttl")
+"""What the query string of a URL may set."""
+_TIMEOUT: Final = 0.1
+"""Seconds that a lookup may take, unless the URL says otherwise."""
+_TTL: Final = 7 * 86_400.0
+"""Seconds after which an entry is removed that was not written anew, unless the URL says otherwise."""
+_MAX_BYTES: Final = 1024 * MIB
+"""Bytes that all entries may take, unless the URL says otherwise."""
+_CONNECTIONS: Final = 4
+
+
+def open_shared(url: str) -> SharedTier:
+    """Return the shared tier on the server that a URL names. Equal URLs share one server object; no request is sent.
+
+    Raises
+    ------
+    StoreError
+        The URL cannot be used.
+    AccelError
+        The package for that server is missing.
+    """
+    if not isinstance(url, str):
+        raise TypeError(f"shared of a cache is a URL, not {type(url).__name__}")
+    scheme, colon, rest = url.partition("://")
+    scheme = scheme.lower()
+    if not colon or scheme not in ("memory", *POSTGRES_SCHEMES, *REDIS_SCHEMES):
+        unknown = StoreError(
+            "this is no URL of a server that a cache can share",
+            hint="redis://host:6379/0, rediss://..., postgresql://host/database, or memory://name in one process",
+        )
+        unknown.hides = True
+        raise unknown
+    address: RedisAddress | PostgresAddress
+    with _lock:
+        store = _stores.get(url)
+        if scheme == "memory":
+            _stores[url] = store = store or MemoryShared()
+            return SharedTier(store, name=f"memory://{rest}", timeout=_TIMEOUT)
+        if scheme in POSTGRES_SCHEMES:
+            address = PostgresAddress.parse(url)
+            store = store or PostgresShared(address)
+        else:
+            address = RedisAddress.parse(url, settings=SETTINGS)
+            store = store or RedisShared(address)
+        _stores[url] = store
+        return SharedTier(store, name=str(address), timeout=address.settings.get("timeout", _TIMEOUT))
+
+
+_stores: dict[str, SharedStore] = {}
+_lock = threading.Lock()
+
+
+class MemoryShared:
+    """Entries in this process, for tests."""
+
+    def __init__(self) -> None:
+        self._entries: TTLCache[bytes, bytes] = TTLCache(_MAX_BYTES, ttl=_TTL, getsizeof=len)
+
+    async def get_many(self, keys: Sequence[bytes]) -> Stamped:
+        """See `SharedStore.get_many`."""
+        found = {key: self._entries.get(key) for key in keys}
+        return Stamped({key: entry for key, entry in found.items() if entry is not None}, time.time())
+
+    async def put_many(self, entries: Mapping[bytes, bytes]) -> None:
+        """See `SharedStore.put_many`."""
+        self._entries.update(entries)
+
+    async def close(self) -> None:
+        """See `SharedStore.close`."""
+
+
+# KEYS: members by the moment when they expire, their sizes, the sum of these. ARGV: limit in bytes, milliseconds to live,
+# prefix, and for each entry its member and its bytes. The entries that expire first are evicted first.
+_PUT: Final = """
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local most, ttl, prefix = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local function drop(member)
+  local size = redis.call('HGET', KEYS[2], member)
+  if size then redis.call('DECRBY', KEYS[3], size) end
+  redis.call('HDEL', KEYS[2], member)
+  redis.call('ZREM', KEYS[1], member)
+  redis.call('UNLINK', prefix .. member)
+end
+-- Redis may have evicted what is noted here.
+if redis.call('ZCARD', KEYS[1]) == 0 or redis.call('HLEN', KEYS[2]) == 0 then
+  redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
+elseif redis.call('EXISTS', KEYS[3]) == 0 then
+  for _, size in ipairs(redis.call('HVALS', KEYS[2])) do redis.call('INCRBY', KEYS[3], size) end
+end
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 1000)) do drop(member) end
+for i = 4, #ARGV, 2 do
+  local member, entry = ARGV[i], ARGV[i + 1]
+  drop(member)
+  redis.call('SET', prefix .. member, entry, 'PX', ttl)
+  redis.call('ZADD', KEYS[1], string.format('%.0f', now + ttl), member)
+  redis.call('HSET', KEYS[2], member, #entry)
+  redis.call('INCRBY', KEYS[3], #entry)
+end
+while tonumber(redis.call('GET', KEYS[3]) or '0') > most do
+  local first = redis.call('ZRANGE', KEYS[1], 0, 0)[1]
+  if not first then break end
+  drop(first)
+end
+"""
+
+
+class RedisShared:
+    """Entries in Redis, each a value with a time to live. The server evicts what it likes besides.
+
+    Parameters
+    ----------
+    address : RedisAddress
+        Its settings are `SETTINGS`.
+    """
+
+    def __init__(self, address: RedisAddress) -> None:
+        self._address = address
+        self._prefix = f"{address.prefix}:metadata:".encode()
+        self._max_bytes = int(address.settings.get("max_bytes", _MAX_BYTES))
+        self._ttl = address.milliseconds("ttl") or round(_TTL * 1000)
+        # The tier has limits of its own, and these are the last resort.
+        seconds = max(5.0, 10 * address.settings.get("timeout", _TIMEOUT))
+        self._redis: Redis = address.connect(connect_timeout=seconds, read_timeout=seconds, most=_CONNECTIONS)
+
+    async def get_many(self, keys: Sequence[bytes]) -> Stamped:
+        """See `SharedStore.get_many`."""
+        pipe = self._redis.pipeline(transaction=False)
+        pipe.time()
+        pipe.mget([self._prefix + key for key in keys[:LOOKED_UP]])
+        (seconds, micros), entries = await self._address.call(pipe.execute())
+        found = {key: entry for key, entry in zip(keys, entries, strict=False) if entry is not None}
+        return Stamped(found, seconds + micros / 1e6)
+
+    async def put_many(self, entries: Mapping[bytes, bytes]) -> None:
+        """See `SharedStore.put_many`."""
+        fitting = [(key, entry) for key, entry in entries.items() if len(entry) <= self._max_bytes]
+        about = [self._prefix + name for name in (b"expiry", b"sizes", b"bytes")]
+        flat = [part for pair in fitting for part in pair]
+        await self._address.call(
+            self._redis.eval(_PUT, 3, *about, self._max_bytes, self._ttl, self._prefix, *flat)
+        )
+
+    async def close(self) -> None:
+        """See `SharedStore.close`."""
+        await self._redis.aclose()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PostgresAddress:
+    """A database of PostgreSQL, as libpq is told of it. Its text shows neither user nor password."""
+
+    conninfo: str
+    name: str
+    settings: Mapping[str, float]
+    """The numbers in the query string that are no parameters of libpq, by name."""
+
+    @classmethod
+    def parse(cls, url: str) -> PostgresAddress:
+        """Return the parts of a `postgresql://` URL.
+
+        Raises
+        ------
+        StoreError
+            It is no such URL; the error quotes no part of it that may be secret.
+        AccelError
+            The package `psycopg` is missing.
+        """
+        from urllib.parse import parse_qsl, urlencode, urlsplit
+
+        try:
+            from psycopg import Error
+            from psycopg.conninfo import conninfo_to_dict
+        except ImportError:
+            raise AccelError(
+                "PostgreSQL is reached through the package psycopg, which is not installed",
+                hint="pip install 'accel-parquet[postgres]'",
+            ) from None
+        try:
+            parts = urlsplit(url)
+            pairs = parse_qsl(parts.query, keep_blank_values=True)
+            numbers = numeric_settings([pair for pair in pairs if pair[0] in SETTINGS], SETTINGS)
+            rest = urlencode([pair for pair in pairs if pair[0] not in SETTINGS])
+            conninfo = parts._replace(query=rest).geturl()
+            given = conninfo_to_dict(conninfo)
+            host, port, database = (str(given.get(name) or "") for name in ("host", "port", "dbname"))
+            if not re.fullmatch(r"[0-9,]*", port) or "@" in host + database:
+                raise ValueError("a part of the password may stand there")
+        except (ValueError, Error):
+            failure = StoreError(
+                "this is no URL of PostgreSQL",
+                hint="postgresql://user:password@host:5432/database, with special characters percent-encoded",
+            )
+        except StoreError as error:
+            failure = StoreError(error.message)
+        else:
+            return cls(conninfo, f"postgresql://{host or 'localhost'}:{port or 5432}/{database}", numbers)
+        failure.hides = True
+        raise failure
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"PostgresAddress({self.name!r})"
+
+
+_CREATE: Final = """
+CREATE TABLE IF NOT EXISTS accel_metadata (
+    key bytea PRIMARY KEY, entry bytea NOT NULL, expires_at timestamptz NOT NULL
+);
+CREATE INDEX IF NOT EXISTS accel_metadata_expiry ON accel_metadata (expires_at)
+"""
+_SELECT: Final = """
+SELECT key, entry, extract(epoch FROM clock_timestamp())::float8 FROM accel_metadata
+WHERE key = ANY(%(keys)s) AND expires_at > now()
+UNION ALL SELECT NULL, NULL, extract(epoch FROM clock_timestamp())::float8
+"""
+_INSERT: Final = """
+INSERT INTO accel_metadata
+SELECT key, entry, now() + make_interval(secs => %(ttl)s)
+FROM unnest(%(keys)s::bytea[], %(entries)s::bytea[]) AS new (key, entry) ORDER BY key
+ON CONFLICT (key) DO UPDATE SET entry = EXCLUDED.entry, expires_at = EXCLUDED.expires_at
+"""
+_EXPIRE: Final = "DELETE FROM accel_metadata WHERE expires_at <= now()"
+_EVICT: Final = """
+WITH sized AS (
+    SELECT key, sum(octet_length(entry)) OVER (ORDER BY expires_at DESC, key) AS newer,
+        sum(octet_length(entry)) OVER () AS total
+    FROM accel_metadata
+)
+DELETE FROM accel_metadata USING sized
+WHERE accel_metadata.key = sized.key AND sized.total > %(most)s AND sized.newer > %(goal)s
+"""
+_TURN: Final = "SELECT pg_try_advisory_xact_lock(7233173838501)"
+"""One process at a time evicts; the number stands for that."""
+_EVICT_AFTER: Final = 32
+"""Old entries are evicted each time that this process has written 1/32 of the limit, until 1/16 is free."""
+
+
+class PostgresShared:
+    """Entries in a table of PostgreSQL, over one connection.
+
+    Parameters
+    ----------
+    address : PostgresAddress
+    """
+
+    def __init__(self, address: PostgresAddress) -> None:
+        self._address = address
+        self._max_bytes = int(address.settings.get("max_bytes", _MAX_BYTES))
+        self._ttl = address.settings.get("ttl", _TTL)
+        self._connection: AsyncConnection[Any] | None = None
+        self._lock = asyncio.Lock()
+        self._written: int | None = None
+        """Bytes that were written since entries were evicted; None before the first time."""
+
+    async def get_many(self, keys: Sequence[bytes]) -> Stamped:
+        """See `SharedStore.get_many`."""
+
+        async def select(connection: AsyncConnection[Any]) -> list[tuple[bytes | None, bytes, float]]:
+            cursor = await connection.execute(_SELECT, {"keys": list(keys)}, binary=True)
+            return await cursor.fetchall()
+
+        rows = await self._call(select)
+        return Stamped({key: entry for key, entry, _ in rows if key is not None}, max(row[2] for row in rows))
+
+    async def put_many(self, entries: Mapping[bytes, bytes]) -> None:
+        """See `SharedStore.put_many`."""
+        fitting = {key: entry for key, entry in entries.items() if len(entry) <= self._max_bytes}
+        written = sum(map(len, fitting.values()))
+        evicts = self._written is None or self._written + written > self._max_bytes // _EVICT_AFTER
+
+        async def insert(connection: AsyncConnection[Any]) -> None:
+            values = {"ttl": self._ttl, "keys": list(fitting), "entries": list(fitting.values())}
+            await connection.execute(_INSERT, values)
+            if evicts:
+                async with connection.transaction():
+                    turn = await (await connection.execute(_TURN)).fetchone()
+                    if turn is not None and turn[0]:
+                        goal = self._max_bytes - self._max_bytes // 16
+                        await connection.execute(_EXPIRE)
+                        await connection.execute(_EVICT, {"most": self._max_bytes, "goal": goal})
+
+        await self._call(insert)
+        self._written = 0 if evicts else (self._written or 0) + written
+
+    async def close(self) -> None:
+        """See `SharedStore.close`."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _call(self, work: Callable[[AsyncConnection[Any]], Awaitable[T]]) -> T:
+        """Do something over the connection, which is closed where that fails or is cancelled."""
+        from psycopg import Error
+
+        async with self._lock:
+            try:
+                if self._connection is None:
+                    self._connection = await self._connect()
+                return await work(self._connection)
+            except (Error, OSError) as error:
+                failure = self._translated(error)
+                await self.close()
+            except BaseException:
+                await self.close()
+                raise
+        raise failure
+
+    async def _connect(self) -> AsyncConnection[Any]:
+        from psycopg import AsyncConnection, Error
+
+        # Statements are not prepared, as a pooler may stand between.
+        connection = await AsyncConnection.connect(
+            self._address.conninfo, autocommit=True, prepare_threshold=None, connect_timeout=5
+        )
+        try:
+            await connection.execute(_CREATE)
+        except Error:  # another process makes it at this moment, or this one may only read and write
+            await connection.rollback()
+        return connection
+
+    def _translated(self, error: Exception) -> StoreError:
+        from psycopg import Error
+
+        text = (error.diag.message_primary if isinstance(error, Error) else None) or str(error)
+        line = text.strip().partition("\n")[0]
+        failure = StoreError(
+            f"PostgreSQL failed: {quoted(line, 200)}", path=str(self._address), transient=True
+        )
+        failure.hides = True  # the frames of a connection hold the password
+        return failure

@@ -1,0 +1,159 @@
+"""The kind `distinct`: the values that a column has in each file, for columns of few.
+
+Any part of a predicate over that column alone is evaluated on them: which files have a value, or a null, of which it is true.
+A file with more values than an embedded index `distinct` lists is not covered, nor is one that has the column in another type
+than the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+
+from accel.arrays import integers, mask, validity
+from accel.catalog.keys import key_type
+from accel.catalog.kind import (
+    CatalogQuestion,
+    Hits,
+    IndexTableBuilder,
+    Lookup,
+    RowwiseIndex,
+    TableEncoding,
+    check_ordinals,
+)
+from accel.format.domain import storage_type
+from accel.indexes.distinct import Distinct
+from accel.planning.handle import FileHandle
+from accel.predicate.atoms import Bound, BoundColumn, Node, over_first_column, single_column_parts
+from accel.predicate.evaluate import outcome
+from accel.predicate.prune import Evidence
+
+if TYPE_CHECKING:
+    from accel.arrays import Bools, Int64s
+
+__all__ = ["Distincts", "EvidenceHits", "file_column", "with_file_column"]
+
+_PAGE_ROWS: Final = 4096
+_LIMITS: Final = Distinct()
+
+
+class Distincts(RowwiseIndex):
+    """Values of a column by file."""
+
+    kind: ClassVar[str] = "distinct"
+
+    @property
+    def order(self) -> Sequence[tuple[str, str]]:
+        """See `CatalogIndex.order`."""
+        return (("value", "ascending"), ("file", "ascending"))
+
+    def encoding(self, schema: pa.Schema, num_rows: int | None) -> TableEncoding:
+        """See `CatalogIndex.encoding`."""
+        return TableEncoding(
+            page_rows=_PAGE_ROWS, use_dictionary=["value"], column_encoding={"file": "DELTA_BINARY_PACKED"}
+        )
+
+    def builder(self) -> IndexTableBuilder:
+        """See `CatalogIndex.builder`."""
+        return _Builder(self)
+
+    def ordinals(self, table: pa.Table) -> Int64s:
+        """See `RowwiseIndex.ordinals`."""
+        return file_column(table)
+
+    def with_ordinals(self, table: pa.Table, ordinals: Int64s) -> pa.Table:
+        """See `RowwiseIndex.with_ordinals`."""
+        return with_file_column(table, ordinals)
+
+    def ask(self, question: CatalogQuestion, stored: pa.Schema) -> Lookup | None:
+        """See `CatalogIndex.ask`."""
+        column = question.paths.get(self.columns[0])
+        if column is None:
+            return None
+        own, kind = stored.field("value").type, question.type_of(self.columns[0])
+        parts = [node for at, node in single_column_parts(question.bound.root) if at == column]
+        if not parts or isinstance(kind, pa.BaseExtensionType) or storage_type(kind) != own:
+            return None
+
+        def hits(rows: pa.Table, covered: Bools) -> Hits:
+            files = check_ordinals(file_column(rows), len(covered))
+            values = rows.column("value").combine_chunks()
+            found = {}
+            for node in parts:
+                bound = Bound((BoundColumn(("value",), own),), over_first_column(node))
+                result = outcome(bound, {("value",): values}, len(files))
+                valid = validity(result)
+                true = mask(result) & valid
+                flags = [_files(which, files, covered) for which in (true, valid & ~true, ~valid)]
+                found[id(node)] = Evidence(*flags)
+            return EvidenceHits(tuple(parts), found)
+
+        return Lookup(("value", "file"), None, hits)
+
+
+def _files(rows: Bools, files: Int64s, covered: Bools) -> Bools:
+    """Files that have one of some rows, or of which nothing is told."""
+    out = ~covered
+    out[files[rows]] = True
+    return out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EvidenceHits(Hits):
+    """The outcomes that parts of a predicate may have in each file."""
+
+    nodes: Sequence[Node]
+    """They are referred to by identity, which is theirs while they live."""
+    found: Mapping[int, Evidence]
+
+    def evidence(self, node: Node) -> Evidence | None:
+        """See `Hits.evidence`."""
+        return self.found.get(id(node))
+
+
+def file_column(table: pa.Table) -> Int64s:
+    """Return the column `file` of a table."""
+    column = table.column("file").combine_chunks()
+    array = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+    return np.asarray(integers(array), np.int64)
+
+
+def with_file_column(table: pa.Table, ordinals: Int64s) -> pa.Table:
+    """Return a table with other ordinals in the column `file`."""
+    at = table.schema.get_field_index("file")
+    return table.set_column(at, table.schema.field(at), pa.array(ordinals.astype(np.int32)))
+
+
+class _Builder(IndexTableBuilder):
+    def __init__(self, index: Distincts) -> None:
+        super().__init__()
+        self._index = index
+        self._type: pa.DataType | None = None
+        self._parts: list[pa.Table] = []
+
+    def accepts(self, handle: FileHandle) -> bool:
+        """Whether the column is in a file, flat, and of the type of the files before it, which the first file settles."""
+        kind = key_type(handle, self._index.columns[0])
+        self._type = kind if self._type is None else self._type
+        return kind is not None and bool(self._type == kind)
+
+    def add(self, file: int, handle: FileHandle, values: Sequence[pa.ChunkedArray]) -> bool:
+        column = values[0]
+        found = (column.cast(self._type) if column.type != self._type else column).unique()
+        most = _LIMITS.max_bytes + 16 * len(found)
+        if len(found) > _LIMITS.max_values or found.nbytes > most:
+            return False
+        files = pa.array(np.full(len(found), file, np.int32))
+        self._parts.append(pa.table({"value": found, "file": files}))
+        return True
+
+    def finish(self) -> pa.Table | None:
+        if not self._parts:
+            return None
+        whole = pa.concat_tables(self._parts)
+        self._parts = []
+        return whole.sort_by(list(self._index.order))
