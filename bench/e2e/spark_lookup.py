@@ -78,7 +78,8 @@ def main() -> None:
     with slow_network() as network:
         put_table(network, rows=given.rows, files=given.files)
         os.environ["PYSPARK_PYTHON"] = sys.executable
-        peer = Spark()
+        kind_of_peer: type[Any] = Spark
+        peer = kind_of_peer()
         peer.open(network.endpoint)
         spark = peer.session
         spark.conf.set("spark.sql.adaptive.enabled", "true")  # as it is by default

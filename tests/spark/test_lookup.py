@@ -23,6 +23,9 @@ from accel.errors import AccelError, ColumnNotFoundError, ObjectChangedError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from tests.support.proxy import Proxy
+    from tests.support.s3 import S3Admin
+
 ROWS = 400
 ZONE = "America/New_York"
 DAYS = [dt.date(1500, 3, 1), dt.date(1969, 12, 31), dt.date(2013, 3, 10), dt.date(2013, 11, 3)]
@@ -282,6 +285,37 @@ def test_a_file_that_changes_before_it_is_read_is_an_error(spark: SparkSession, 
     pq.write_table(pa.table({"k": np.arange(2000), "v": np.arange(2000)}), path)
     with pytest.raises(Exception, match=ObjectChangedError.__name__):
         found.collect()
+
+
+def test_executors_read_only_the_pages_that_may_match(
+    spark: SparkSession, folder: Path, bucket: str, s3: S3Admin, proxy: Proxy
+) -> None:
+    """The driver alone asks for metadata; every read is pinned to the version that was planned."""
+    for path in sorted(folder.glob("*/*.parquet")):
+        s3.put(bucket, f"days/{path.relative_to(folder).as_posix()}", path.read_bytes())
+    numbers = pq.read_table(folder / "day=2" / "part.parquet").column("number")[500:520]
+    keys = pa.table({"day": pa.array([2] * len(numbers)), "number": numbers})
+    found = accel.spark.lookup(
+        _frame(spark, keys),
+        f"s3://{bucket}/days/",
+        on=["day", "number"],
+        columns=["value"],
+        storage_options=s3.storage_options(proxy.url),
+        cache=None,
+    )
+    proxy.reset()
+    rows = found.collect()
+    assert {row.number for row in rows} == set(numbers.to_pylist()) - {None}
+    passages = proxy.passages
+    assert {passage.path.partition("?")[0].replace("day=", "day%3D") for passage in passages} == {
+        f"/{bucket}/days/day%3D2/part.parquet"
+    }
+    assert {(passage.method, passage.status, passage.if_match is not None) for passage in passages} == {
+        ("GET", 206, True)
+    }
+    # A page of fifty numbers and one of fifty values, and a dictionary for each; the file has four times ten of both.
+    assert len(passages) <= 4
+    assert proxy.bytes < (folder / "day=2" / "part.parquet").stat().st_size / 2
 
 
 REFUSALS: list[tuple[str, dict[str, Any], type[Exception], str]] = [
