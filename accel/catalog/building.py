@@ -211,9 +211,15 @@ class CatalogBuilder:
             skipped=skipped,
         )
 
-    async def commit(self, described: Sequence[Described], *, completes: bool) -> IndexReport:
-        """Add to the catalog what was described by whoever, in one commit; `completes` tells whether it lists all files then."""
-        snapshot, _ = await self._home.read_head(self._metrics)
+    async def commit(
+        self, described: Sequence[Described], *, completes: bool, snapshot: CatalogSnapshot | None = None
+    ) -> IndexReport:
+        """Add to the catalog what was described by whoever, in one commit; `completes` tells whether it lists all files then.
+
+        `snapshot` is the catalog as it was read last; by default it is read now.
+        """
+        if snapshot is None:
+            snapshot, _ = await self._home.read_head(self._metrics)
         known = await self._files_of(snapshot)
         if any(one.segment is not None for one in described) or (completes and not snapshot.head.complete):
             snapshot = await self._commit(_Change(added=described, completes=completes), snapshot)
@@ -241,6 +247,34 @@ class CatalogBuilder:
         """Merge the small segments where there are many."""
         small = [one for one in snapshot.head.segments if one.num_live <= SEGMENT_FILES // 2]
         return await self._merge(snapshot, small) if len(small) > MOST_SEGMENTS else snapshot
+
+    async def replace_files(self, added: Sequence[str], removed: Mapping[str, str]) -> IndexReport:
+        """Take up new files and drop old ones in one commit, so that no reader of the index finds both, or neither.
+
+        Parameters
+        ----------
+        added : sequence of str
+            Paths below the directory.
+        removed : mapping
+            The etags of the files to drop, by path.
+        """
+        snapshot, _ = await self._home.read_head(self._metrics)
+        current, skipped = await self.list_files(snapshot.head)
+        files = [(path, current[path]) for path in sorted(added) if path in current]
+        described = await self.describer.describe(files, snapshot.head, self._home)
+        snapshot = await self._commit(_Change(added=[described], dropped=removed), snapshot)
+        return self._report(
+            await self.compact_many(snapshot),
+            added=len(described.listed),
+            removed=len(removed),
+            skipped=skipped | dict(described.failed),
+        )
+
+    async def check_covers(self, root: str, path: str) -> None:
+        """Raise StoreError unless the catalog covers this directory."""
+        snapshot, _ = await self._home.read_head(self._metrics)
+        if self._home.base(snapshot.head) != (root, path):
+            raise StoreError(f"the index covers {self._home.base_url(snapshot.head)}", path=str(self._home))
 
     async def compact(self) -> IndexReport:
         """Merge the segments into as few as may be, without the files that were dropped."""

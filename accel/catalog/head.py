@@ -39,6 +39,8 @@ __all__ = [
     "Segment",
     "SegmentObject",
     "Table",
+    "ordinals_of",
+    "ordinals_text",
 ]
 
 HEAD_NAME: Final = "head"
@@ -47,7 +49,7 @@ FORMAT_VERSION: Final = 1
 _MAGIC = b"ACCELCAT"
 _PREFIX = struct.Struct("<8sI16s")
 _METADATA_KEY = b"accel.catalog"
-_OBJECT_NAME = re.compile(r"[a-z]+-[0-9a-zA-Z.]+-[0-9a-f]{16}\.parquet")
+_OBJECT_NAME = re.compile(r"[a-z]+-[0-9a-zA-Z.]+-[0-9a-f]{16}\.(parquet|pages)")
 
 
 class Table:
@@ -83,6 +85,7 @@ class SegmentObject:
     """None where the home gives none: then `content` is there."""
     num_rows: int
     tail: bytes
+    """How its table is stored: the end of a Parquet object; in a database, the parts of the table."""
     content: bytes | None = None
 
     @property
@@ -210,9 +213,9 @@ class CatalogHead:
                     "files": segment.num_files,
                     "paths": [segment.first_path, segment.last_path],
                     "spells_columns": segment.spells_columns,
-                    "dropped": _to_hex(segment.dropped),
+                    "dropped": ordinals_text(segment.dropped),
                     "uncovered": {
-                        table: _to_hex(files) for table, files in segment.uncovered.items() if files
+                        table: ordinals_text(files) for table, files in segment.uncovered.items() if files
                     },
                 }
                 for segment in self.segments
@@ -285,8 +288,8 @@ class CatalogHead:
 
 
 def _segment(described: Mapping[str, Any], objects: Mapping[str, Mapping[str, SegmentObject]]) -> Segment:
-    dropped = _from_hex(described["dropped"])
-    uncovered = {str(table): _from_hex(files) for table, files in described["uncovered"].items()}
+    dropped = ordinals_of(described["dropped"])
+    uncovered = {str(table): ordinals_of(files) for table, files in described["uncovered"].items()}
     num_files, tables = int(described["files"]), objects[described["id"]]
     named = {*dropped, *(at for files in uncovered.values() for at in files)}
     if tables[Table.FILES].num_rows != num_files or any(at >= num_files for at in named):
@@ -311,13 +314,15 @@ def _array(values: Sequence[Any], to: pa.DataType) -> pa.Array:
     return bytes_array(encoded, to)
 
 
-def _to_hex(files: frozenset[int]) -> str | None:
+def ordinals_text(files: frozenset[int]) -> str | None:
+    """Return ordinals of files as heads write them; None for none."""
     from pyroaring import BitMap
 
     return BitMap(files).serialize().hex() if files else None
 
 
-def _from_hex(text: str | None) -> frozenset[int]:
+def ordinals_of(text: str | None) -> frozenset[int]:
+    """Return the ordinals that a head writes so."""
     if text is None:
         return frozenset()
     from pyroaring import BitMap

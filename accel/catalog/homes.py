@@ -127,6 +127,9 @@ _MAKERS: Final[Mapping[str, str]] = {
     "memory": "accel.catalog.key_value_homes:memory_home",
     "redis": "accel.catalog.key_value_homes:redis_home",
     "rediss": "accel.catalog.key_value_homes:redis_home",
+    "sqlite": "accel.catalog.sqlite:SqliteHome.at",
+    "postgresql": "accel.catalog.postgres:PostgresHome.at",
+    "postgres": "accel.catalog.postgres:PostgresHome.at",
 }
 _OBJECTS: Final = "accel.catalog.objects:ObjectHome.at"
 """Of a path, and of the URL of a store."""

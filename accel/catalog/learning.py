@@ -84,7 +84,7 @@ class LearningBuilder(CatalogBuilder):
             (path, file) for path, file in sorted(inside.items()) if known.get(path) != (file.etag, file.size)
         ]
         described = await self.describer.describe(new, snapshot.head, self._home)
-        await self.commit([described], completes=False)
+        await self.commit([described], completes=False, snapshot=snapshot)
         return [file.url for path, file in new if path not in described.failed]
 
 

@@ -68,10 +68,14 @@ class ObjectTables:
         leaf = metadata.schema.names.index(column)
         return int(metadata.chunks.uncompressed[:, leaf].sum())
 
+    def compares(self, segment: Segment, column: str) -> bool:
+        """See `TableReader.compares`: a store compares nothing."""
+        return False
+
     async def matching(
         self, segment: Segment, bound: Bound, *, constant: frozenset[str]
     ) -> MatchingFiles | None:
-        """See `TableReader.matching`: a store compares nothing."""
+        """See `TableReader.matching`."""
         return None
 
     async def read(

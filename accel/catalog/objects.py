@@ -30,7 +30,7 @@ from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
 from accel.store.client import Client, Connector
 from accel.store.fetch import same_etag
 from accel.store.location import Location, parse_url
-from accel.store.range_store import ObjectEntry, Remover, Writer
+from accel.store.range_store import ObjectEntry, Writer
 from accel.store.threads import WORK
 
 __all__ = ["INLINE_BYTES", "ObjectHome", "directory_at"]
@@ -275,10 +275,7 @@ class ObjectHome:
 
     async def delete(self, name: str) -> None:
         """Remove an object of a segment."""
-        store = self._client.store
-        if not isinstance(store, Remover):
-            raise StoreError("this store removes no objects", path=str(self))
-        await store.remove(self._directory + name)
+        await self._client.remove(self._directory + name)
 
 
 def _within_limit(head: CatalogHead, most: int) -> CatalogHead:

@@ -44,6 +44,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_FEW_FILES: Final = 64
+"""Files whose metadata decides: bounds of further columns are not read for them."""
 _PLACE_BYTES: Final = 200
 """About the memory of an entry of a dictionary of files."""
 _COUNTS: Final = ("num_rows", "schema_fingerprint")
@@ -145,15 +147,20 @@ class SegmentTables:
         index_evidence : callable, optional
             What indexes say of parts of the predicate.
         """
-        if found is not None:
-            return _judge(
-                found, bound, self.segment.num_files, constant=constant, index_evidence=index_evidence
-            )
         bounds = {
             column.path: self.bounds_of(column)
             for column in bound.columns
             if column.path[0] not in constant and column_text(column.path) in self.columns
         }
+        if found is not None:
+            return _judge(
+                found,
+                bound,
+                bounds,
+                num_files=self.segment.num_files,
+                constant=constant,
+                index_evidence=index_evidence,
+            )
         evidence = prune(bound, bounds, self.segment.num_files, index_evidence=index_evidence)
         return evidence.may_true
 
@@ -271,6 +278,8 @@ class MatchingFiles:
     """Their ordinals, ascending."""
     bounds: Mapping[str, pa.Table]
     """The rows of `bounds` about them as whole files, by column; each has the columns of `BOUND_COLUMNS`."""
+    round_trips: int
+    """The dependent waves of requests that it took."""
 
 
 class TableReader(Protocol):
@@ -319,6 +328,10 @@ class TableReader(Protocol):
 
     def inline_bytes(self, segment: Segment, table: str, column: str) -> int | None:
         """Return the bytes of a column that it takes no request to read; None where it takes one."""
+        ...
+
+    def compares(self, segment: Segment, column: str) -> bool:
+        """Return whether `matching` looks for bounds of a column by their values: then they are not read ahead."""
         ...
 
     async def matching(
@@ -374,8 +387,9 @@ class SegmentReader:
         the metadata of the first file of each, and, where they are asked for, the numbers of rows."""
         works: list[Callable[[SegmentReader], Coroutine[Any, Any, object]]] = []
         for tables in snapshot.tables:
+            ahead = [name for name in names if not self._rows.compares(tables.segment, name)]
             works.append(partial(SegmentReader.load_directory, tables=tables))
-            works.append(partial(SegmentReader.load_bounds, tables=tables, names=names))
+            works.append(partial(SegmentReader.load_bounds, tables=tables, names=ahead))
             works.append(partial(SegmentReader.metadata, tables=tables, files=[tables.first]))
             if counts:
                 works.append(partial(SegmentReader.load_counts, tables=tables))
@@ -480,6 +494,10 @@ class SegmentReader:
         found = await self._rows.matching(tables.segment, bound, constant=constant)
         if found is None:
             await self.load_bounds(tables, names)
+            return None
+        self.round_trips += found.round_trips
+        if len(found.files) > _FEW_FILES:
+            await self.load_bounds(tables, names - found.bounds.keys())
         return found
 
     async def read_columns(self, tables: SegmentTables, table: str, columns: Sequence[str]) -> pa.Table:
@@ -528,14 +546,15 @@ _SCHEMAS: Final = {Table.FILES: FILES_SCHEMA, Table.BOUNDS: BOUNDS_SCHEMA}
 def _judge(
     found: MatchingFiles,
     bound: Bound,
-    num_files: int,
+    others: Mapping[tuple[str, ...], Bounds],
     *,
+    num_files: int,
     constant: frozenset[str],
     index_evidence: IndexEvidence | None,
 ) -> Bools:
-    """Whether each file may match, of those that a home left."""
+    """Whether each file may match, of those that a home left; `others` are bounds of all files."""
     n = len(found.files)
-    bounds = {}
+    bounds = {path: one.take(found.files) for path, one in others.items()}
     for column in bound.columns:
         table = found.bounds.get(column_text(column.path))
         if column.path[0] not in constant and table is not None:

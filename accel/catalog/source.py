@@ -19,7 +19,7 @@ from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.planning.file_entry import FileBlock, FileEntry
 from accel.scanning.file_source import FileSource, SourceRequest
-from accel.store.range_store import ObjectEntry, PageSeen
+from accel.store.range_store import ObjectEntry, PageSeen, Payload
 from accel.store.request_errors import foremost
 from accel.store.tasks import Group
 from accel.tables.path_source import discover
@@ -288,4 +288,8 @@ class _CatalogListing:
         for entry in self._entries:
             if entry.path == path:
                 return entry
+        raise ObjectNotFoundError("the catalog lists no such file", path=path)
+
+    async def read_tail(self, path: str, length: int, *, metrics: Metrics) -> Payload:
+        # The commit of a catalog is its own: there is no journal beside its files.
         raise ObjectNotFoundError("the catalog lists no such file", path=path)

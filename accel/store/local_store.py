@@ -94,6 +94,10 @@ class FileStore:
         """See `Remover.remove`."""
         await FILES.run(self._remove, path)
 
+    async def move(self, path: str, to: str) -> None:
+        """See `Mover.move`."""
+        await FILES.run(self._move, path, to)
+
     def _write(self, path: str, body: bytearray, if_match: str | None, if_absent: bool) -> None:
         target = self._target(path)
 
@@ -116,6 +120,15 @@ class FileStore:
         except OSError as error:
             raise system_error(error, path=path) from error
         return target
+
+    def _move(self, path: str, to: str) -> None:
+        target = os.path.join(self._root, to)
+        try:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.replace(os.path.join(self._root, path), target)
+        except OSError as error:
+            raise _translate(error, path) from error
+        _sync_directory(os.path.dirname(target))
 
     def _remove(self, path: str) -> None:
         try:
