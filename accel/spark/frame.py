@@ -120,28 +120,17 @@ def read(
     skips, place = OnError(on_error), Planning(planning)
     travelling = {"storage_options": storage_options, "options": options, "store": store, "cache": cache}
     try:
-        keywords = with_credentials(
-            {
-                "columns": columns,
-                "selection": selection,
-                "schema": schema,
-                "partitioning": partitioning,
-                "glob": glob,
-                "embedded": embedded,
-                "index": index,
-                "listing": listing,
-                **travelling,
-                "options": check_options(options).for_spark(),
-            },
-            credentials,
-        )
+        asked = {"columns": columns, "selection": selection, "schema": schema, "partitioning": partitioning}
+        asked |= {"glob": glob, "embedded": embedded, "index": index, "listing": listing, **travelling}
+        asked["options"] = check_options(options).for_spark()
+        keywords = with_credentials(asked, credentials)
         planned = plan_or_find(url, where, planning=place, on_error=skips, keywords=keywords)
         output = planned.schema if isinstance(planned, Plan) else planned.question.output
         result = spark_schema(output)
     except BaseException:
         # Credentials must not stay in the variables of a frame that a traceback may show.
         del url, index, storage_options, store, travelling
-        keywords = {}
+        asked, keywords = {}, {}
         raise
     from accel.spark.job_metrics import counts_of
 
