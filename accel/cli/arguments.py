@@ -15,6 +15,7 @@ from accel.options import Int96Unit, Options
 __all__ = [
     "UsageError",
     "accel_options",
+    "add_index_options",
     "add_message_options",
     "add_setting_options",
     "add_store_options",
@@ -23,6 +24,7 @@ __all__ = [
     "for_command_line",
     "index_argument",
     "indexes_of",
+    "kinds_of",
     "reword",
     "scan_keywords",
     "storage_options",
@@ -276,19 +278,7 @@ def _add_index(commands: Any) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     build = _add_index_verb(verbs, "build", "build an index, or bring it up to date", "DIRECTORY")
     build.add_argument("--to", metavar="INDEX", help="its directory; by default _accel/ in DIRECTORY")
-    build.add_argument(
-        "--columns", "-c", action="append", metavar="A,B", help="the columns that have bounds; by default all"
-    )
-    build.add_argument(
-        "--index",
-        "-i",
-        action="append",
-        type=_index_outside,
-        default=[],
-        metavar="COLUMN=KIND",
-        help="KIND is keys, ngram, distinct, bloom or zonemap; COLUMN, for keys, may be several with commas between them, and "
-        "for a zonemap an expression: lower(s); may be repeated",
-    )
+    add_index_options(build)
     _add_index_verb(verbs, "refresh", "read the files that are new, drop those that are gone", "INDEX")
     _add_index_verb(verbs, "compact", "merge the parts of an index into one", "INDEX")
     vacuum = _add_index_verb(verbs, "vacuum", "remove objects that are of no use any more", "INDEX")
@@ -301,6 +291,31 @@ def _add_index(commands: Any) -> None:
     )
     _add_index_verb(verbs, "inspect", "print what an index covers, and how large it is", "INDEX")
     _add_index_verb(verbs, "verify", "compare an index with the files; 1 where they differ", "INDEX")
+
+
+def add_index_options(parser: argparse.ArgumentParser) -> None:
+    """Add what an index outside the files is to hold."""
+    parser.add_argument(
+        "--columns", "-c", action="append", metavar="A,B", help="the columns that have bounds; by default all"
+    )
+    parser.add_argument(
+        "--index",
+        "-i",
+        action="append",
+        type=_index_outside,
+        default=[],
+        metavar="COLUMN=KIND",
+        help="KIND is keys, ngram, distinct, bloom or zonemap; COLUMN, for keys, may be several with commas between them, and "
+        "for a zonemap an expression: lower(s); may be repeated",
+    )
+
+
+def kinds_of(given: Sequence[tuple[str | tuple[str, ...], str]]) -> dict[Any, list[str]]:
+    """Return the kinds of an index outside the files, by what they are of, as `add_index_options` has them parsed."""
+    kinds: dict[Any, list[str]] = {}
+    for of, kind in given:
+        kinds.setdefault(of, []).append(kind)
+    return kinds
 
 
 def _add_index_verb(verbs: Any, name: str, text: str, target: str) -> argparse.ArgumentParser:

@@ -6,14 +6,14 @@ import argparse
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from accel.catalog.building import IndexReport
     from accel.catalog.inspecting import IndexDescription, IndexDifferences
 
-__all__ = ["run_index"]
+__all__ = ["run_index", "show_report"]
 
 
 def run_index(given: argparse.Namespace) -> int:
@@ -21,7 +21,7 @@ def run_index(given: argparse.Namespace) -> int:
 
     Raises what the verbs do.
     """
-    from accel.cli.arguments import accel_options, column_list, storage_options
+    from accel.cli.arguments import accel_options, column_list, kinds_of, storage_options
 
     keywords: dict[str, Any] = {"storage_options": storage_options(given), "options": accel_options(given)}
     if given.verb in ("inspect", "verify"):
@@ -46,22 +46,19 @@ def run_index(given: argparse.Namespace) -> int:
                     given.target,
                     to=given.to,
                     columns=column_list(given.columns),
-                    indexes=_indexes(given.index),
+                    indexes=kinds_of(given.index),
                     progress=progress,
                     **keywords,
                 )
             else:
                 report = verbs.refresh_index(given.target, progress=progress, **keywords)
-    _show(given, report, _print_report)
+    show_report(given, report)
     return 0
 
 
-def _indexes(given: Sequence[tuple[str | tuple[str, ...], str]]) -> dict[Any, list[str]]:
-    """The kinds by what they are of."""
-    kinds: dict[Any, list[str]] = {}
-    for of, kind in given:
-        kinds.setdefault(of, []).append(kind)
-    return kinds
+def show_report(given: argparse.Namespace, report: IndexReport) -> None:
+    """Print what was done to an index."""
+    _show(given, report, _print_report)
 
 
 def _show(given: argparse.Namespace, found: Any, print_it: Callable[[Any], None]) -> None:

@@ -5,6 +5,7 @@ Importing this module loads no pyspark; calling `read`, `register` or `spark_sch
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from accel.decode.spark_types import spark_arrow_schema
@@ -15,11 +16,14 @@ from accel.spark.session import metrics, register
 
 __all__ = [
     "TASK_SCHEMA",
+    "build_index",
+    "compact_index",
     "embed",
     "lookup",
     "metrics",
     "optimize",
     "read",
+    "refresh_index",
     "register",
     "spark_arrow_schema",
     "spark_ddl",
@@ -27,16 +31,23 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from accel.spark.index_jobs import build_index as build_index
+    from accel.spark.index_jobs import compact_index as compact_index
+    from accel.spark.index_jobs import refresh_index as refresh_index
     from accel.spark.jobs import embed as embed
     from accel.spark.jobs import optimize as optimize
 
-_JOBS = ("embed", "optimize")
+_JOBS = {
+    "build_index": "index_jobs",
+    "compact_index": "index_jobs",
+    "embed": "jobs",
+    "optimize": "jobs",
+    "refresh_index": "index_jobs",
+}
 
 
 def __getattr__(name: str) -> object:
     # The workers of a scan have no use for what writes.
     if name in _JOBS:
-        from accel.spark import jobs
-
-        return getattr(jobs, name)
+        return getattr(import_module(f"accel.spark.{_JOBS[name]}"), name)
     raise AttributeError(f"module 'accel.spark' has no attribute {name!r}")

@@ -7,17 +7,20 @@ import dataclasses
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from accel.cli.arguments import (
     UsageError,
     accel_options,
+    add_index_options,
     add_message_options,
     add_setting_options,
     add_store_options,
     column_list,
     index_argument,
     indexes_of,
+    kinds_of,
     storage_options,
 )
 from accel.cli.main import run_command
@@ -32,6 +35,8 @@ examples:
   python -m accel.spark.job optimize s3://bucket/flights/ --sort-by carrier --sort-by dep_delay:descending
   python -m accel.spark.job optimize s3a://bucket/flights/ --to s3a://bucket/sorted/ --z-order origin,dest --preset random-access
   python -m accel.spark.job embed s3://bucket/flights/ --embed carrier=distinct --embed flight=bitmap
+  python -m accel.spark.job build-index s3://bucket/flights/ --index tailnum=keys
+  python -m accel.spark.job refresh-index s3://bucket/flights/_accel/
   spark-submit --master spark://host:7077 job.py optimize s3://bucket/flights/ --sort-by carrier
 
 job.py holds two lines: `from accel.spark.job import main` and `raise SystemExit(main())`.
@@ -71,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     jobs = parser.add_subparsers(dest="job", required=True, metavar="JOB")
     _add_optimize(jobs)
     _add_embed(jobs)
+    _add_index_jobs(jobs)
     return parser
 
 
@@ -156,6 +162,22 @@ def _add_embed(jobs: Any) -> None:
     _add_files_options(_add_job(jobs, "embed", "put indexes into all files", target="DIRECTORY"))
 
 
+def _add_index_jobs(jobs: Any) -> None:
+    build = _add_job(
+        jobs, "build-index", "build an index outside the files, or bring it up to date", target="DIRECTORY"
+    )
+    build.add_argument("--to", metavar="INDEX", help="its directory; by default _accel/ in DIRECTORY")
+    add_index_options(build)
+    refresh = _add_job(
+        jobs, "refresh-index", "read the files that are new, drop those that are gone", target="INDEX"
+    )
+    for parser in (build, refresh):
+        parser.add_argument(
+            "--shares", type=int, metavar="N", help="shares of the files that one task of Spark reads each"
+        )
+    _add_job(jobs, "compact-index", "merge the parts of an index into one", target="INDEX")
+
+
 def _pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key:
@@ -194,6 +216,12 @@ def _dispatch(given: argparse.Namespace) -> int:
         }
     if given.job == "optimize":
         keywords |= _optimize_keywords(given)
+    if given.job == "build-index":
+        keywords |= {"to": given.to, "columns": column_list(given.columns), "indexes": kinds_of(given.index)}
+    if given.job in ("build-index", "refresh-index") and given.shares is not None and not given.here:
+        keywords["shares"] = given.shares
+    if given.job == "compact-index":
+        del keywords["progress"]
     try:
         report = _run_here(given, keywords) if given.here else _run_on_spark(given, keywords)
     except TypeError as error:
@@ -221,14 +249,28 @@ def _optimize_keywords(given: argparse.Namespace) -> dict[str, Any]:
 def _run_here(given: argparse.Namespace, keywords: dict[str, Any]) -> Any:
     import accel
 
-    verbs: dict[str, Callable[..., Any]] = {"optimize": accel.optimize, "embed": accel.embed_files}
+    verbs: dict[str, Callable[..., Any]] = {
+        "optimize": accel.optimize,
+        "embed": accel.embed_files,
+        "build-index": accel.build_index,
+        "refresh-index": accel.refresh_index,
+        "compact-index": accel.compact_index,
+    }
+    if given.job in ("build-index", "refresh-index") and keywords["progress"] is not None:
+        keywords["progress"] = partial(_show_files, keywords["progress"])
     return verbs[given.job](given.source, **keywords)
+
+
+def _show_files(show: Callable[[JobProgress], None], done: int, total: int) -> None:
+    from accel.maintenance.progress import JobProgress
+
+    show(JobProgress("describe", done, total))
 
 
 def _run_on_spark(given: argparse.Namespace, keywords: dict[str, Any]) -> Any:
     from pyspark.sql import SparkSession
 
-    from accel.spark import jobs
+    import accel.spark
 
     builder = SparkSession.builder.appName(
         f"accel {given.job} {given.source.rpartition('?')[0] or given.source}"
@@ -239,8 +281,8 @@ def _run_on_spark(given: argparse.Namespace, keywords: dict[str, Any]) -> Any:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     try:
-        verbs: dict[str, Callable[..., Any]] = {"optimize": jobs.optimize, "embed": jobs.embed}
-        return verbs[given.job](spark, given.source, **keywords)
+        verb: Callable[..., Any] = getattr(accel.spark, given.job.replace("-", "_"))
+        return verb(spark, given.source, **keywords)
     finally:
         spark.stop()
 
@@ -261,10 +303,14 @@ def _printer() -> Callable[[JobProgress], None]:
 
 
 def _print_report(given: argparse.Namespace, report: Any) -> int:
+    from accel.cli.index import show_report
     from accel.cli.output import print_json, say
     from accel.cli.terminal import byte_count
     from accel.cli.values import safe_text
 
+    if given.job.endswith("-index"):
+        show_report(given, report)
+        return 1 if report.skipped else 0
     failed = dict(getattr(report, "failed", {}))
     if given.json:
         print_json(dataclasses.asdict(report))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import pickle
@@ -37,10 +36,12 @@ from accel.spark.stages import (
     PIECE_BYTES,
     Piece,
     collect,
+    from_bytes,
     group_pieces,
     parallelism,
     run_shares,
     session_of_pieces,
+    to_bytes,
 )
 from accel.store.location import Location
 from accel.tables.journal import AddedFile
@@ -231,20 +232,6 @@ def _pieces(part: int, tables: Sequence[pa.Table]) -> Iterator[Piece]:
     rows = -(-len(table) // count) or 1
     for start in range(0, len(table), rows):
         yield part, to_bytes(table.slice(start, rows))
-
-
-def to_bytes(table: pa.Table) -> bytes:
-    """Return a table as a stream of Arrow's IPC."""
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
-    return sink.getvalue()
-
-
-def from_bytes(data: bytes) -> pa.Table:
-    """Return the table of a stream of Arrow's IPC."""
-    with pa.ipc.open_stream(data) as reader:
-        return reader.read_all()
 
 
 class _Rewriting:

@@ -111,3 +111,22 @@ def test_the_help_names_every_job(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     for word in ("optimize", "embed", "spark-submit", "exit status"):
         assert word in out
+
+
+def test_an_index_is_built_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fill(tmp_path)
+    assert main(["build-index", str(tmp_path), "--here", "--index", "name=keys", "--json"]) == 0
+    out, err = capsys.readouterr()
+    built = json.loads(out)
+    assert (built["files"], built["added"], built["segments"]) == (3, 3, 1)
+    assert "accel: describe: 3 of 3\n" in err
+    index = f"{tmp_path}/_accel/"
+    pq.write_table(pa.table({"id": [1], "name": ["n9"]}), tmp_path / "9.parquet")
+    assert main(["refresh-index", index, "--here", "--quiet"]) == 0
+    assert main(["compact-index", index, "--here", "--json"]) == 0
+    out, err = capsys.readouterr()
+    compacted = json.loads(out[out.index("{") :])
+    assert (compacted["files"], compacted["segments"]) == (4, 1)
+    assert err == ""
+    scan = accel.scan(str(tmp_path), "name = 'n9'", index=index, cache=None)
+    assert (scan.to_table().num_rows, scan.metrics.catalog.total) == (1, 4)

@@ -1,0 +1,186 @@
+"""The jobs of an index outside the files on Spark: the driver lists and commits, the executors open the files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from accel.catalog.published import index_beside
+from accel.catalog.shares import commit_shares, describe_shares, plan_shares
+from accel.catalog.verbs import compact_index as compact_here
+from accel.maintenance.progress import JobProgress, Progress
+from accel.options import Options
+from accel.spark.executing import for_executors
+from accel.spark.stages import (
+    Piece,
+    collect,
+    from_bytes,
+    parallelism,
+    run_shares,
+    session_of_pieces,
+    to_bytes,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from accel.catalog.building import IndexReport
+    from accel.catalog.verbs import Indexes
+    from accel.scanning.spec import Path
+
+__all__ = ["build_index", "compact_index", "refresh_index"]
+
+_SHARES = 4
+"""Shares of files for each task that Spark runs at once, so that they end at about the same time."""
+
+
+def build_index(
+    spark: SparkSession,
+    source: Path,
+    *,
+    to: Path | None = None,
+    columns: Sequence[str] | None = None,
+    indexes: Indexes | None = None,
+    shares: int | None = None,
+    progress: Progress | None = None,
+    store: object | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    options: Options | None = None,
+) -> IndexReport:
+    """Build an index outside the files on Spark, or bring the one that is there up to date, as `accel.build_index` does.
+
+    The driver lists the directory and cuts the files that the index lacks into shares. The executors open them, and write what
+    the index is to hold of each share; one commit of the driver makes all of it visible. A job that is killed leaves the index as
+    it was, and a task that runs twice leaves objects that `accel.vacuum_index` removes.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        A session of Spark 4.0 or later.
+    source, to, columns, indexes
+        As for `accel.build_index`. The driver and every executor must be able to reach the files and the index.
+    shares : int, optional
+        How many shares there are; by default four for each task that the session runs at once. None has more than 20,000 files.
+    progress : callable, optional
+        Called with a `JobProgress` on the driver now and then, from another thread: it counts tasks of Spark. Spark Connect tells none.
+    store, storage_options, options
+        As for `accel.build_index`. `storage_options` reach the executors in the pickled function, and only if they are given.
+
+    Returns
+    -------
+    IndexReport
+        The changes to the index, and what it covers now.
+
+    Raises
+    ------
+    AccelError, TypeError, ValueError
+        As `accel.build_index` raises them. An executor that fails raises Spark's error, which has the text of accel's.
+
+    Examples
+    --------
+    >>> accel.spark.build_index(spark, "s3://bucket/flights/", indexes={"tailnum": "keys"})
+    """
+    own = session_of_pieces(spark)
+    given = for_executors({"store": store, "storage_options": storage_options, "options": options})
+    del store, storage_options  # so that no traceback shows what they hold
+    count = _SHARES * parallelism(own) if shares is None else shares
+    planned = plan_shares(source, shares=count, to=to, columns=columns, indexes=indexes, **given)
+    return _described(own, index_beside(source) if to is None else to, planned, given, progress)
+
+
+def refresh_index(
+    spark: SparkSession,
+    index: Path,
+    *,
+    shares: int | None = None,
+    progress: Progress | None = None,
+    store: object | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    options: Options | None = None,
+) -> IndexReport:
+    """Bring an index outside the files up to date on Spark, as `accel.refresh_index` does.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        A session of Spark 4.0 or later.
+    index : str or PathLike
+        The directory of the index.
+    shares, progress, store, storage_options, options
+        As for `build_index`.
+
+    Returns
+    -------
+    IndexReport
+        The changes to the index, and what it covers now.
+
+    Raises
+    ------
+    AccelError, TypeError, ValueError
+        As `build_index` raises them.
+    """
+    own = session_of_pieces(spark)
+    given = for_executors({"store": store, "storage_options": storage_options, "options": options})
+    del store, storage_options  # so that no traceback shows what they hold
+    count = _SHARES * parallelism(own) if shares is None else shares
+    planned = plan_shares(None, shares=count, to=index, **given)
+    return _described(own, index, planned, given, progress)
+
+
+def compact_index(
+    spark: SparkSession,
+    index: Path,
+    *,
+    store: object | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    options: Options | None = None,
+) -> IndexReport:
+    """Merge the segments of an index, as `accel.compact_index` does, on the driver: they are read in groups, in bounded memory.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        A session, for the sake of the other jobs: no task of Spark is run.
+    index : str or PathLike
+        The directory of the index.
+    store, storage_options, options
+        As for `accel.compact_index`.
+
+    Returns
+    -------
+    IndexReport
+        The changes to the index, and what it covers now.
+
+    Raises
+    ------
+    AccelError
+        As `accel.compact_index` raises it.
+    """
+    del spark
+    return compact_here(index, store=store, storage_options=storage_options, options=options)
+
+
+def _described(
+    spark: SparkSession, index: Path, planned: pa.Table, given: Mapping[str, Any], progress: Progress | None
+) -> IndexReport:
+    """Have the executors describe shares, and commit what they wrote."""
+    shares = [to_bytes(planned.slice(at, 1)) for at in range(planned.num_rows)]
+    tell = None if progress is None else lambda done, total: progress(JobProgress("describe", done, total))
+    rows: list[Any] = []
+    if shares:
+        work = partial(_describe_share, index=index, given=given)
+        rows = collect(spark, run_shares(spark, shares, work), tell)
+    batches = [batch for row in rows for batch in from_bytes(row.piece).to_batches()]
+    return commit_shares(index, batches, **given)
+
+
+def _describe_share(
+    number: int, pieces: Iterator[bytes], *, index: Path, given: Mapping[str, Any]
+) -> Iterator[Piece]:
+    """Describe the files of one share, in an executor."""
+    for piece in pieces:
+        for batch in describe_shares(from_bytes(piece).to_batches(), index=index, **given):
+            yield number, to_bytes(pa.Table.from_batches([batch]))
