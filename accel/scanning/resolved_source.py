@@ -466,9 +466,10 @@ class ResolvedSource:
             plan = FilePlan()
             self.count(plan, 1)
             return plan, block.round_trips
-        if file is (self._settling_file or block.files[0]):
-            # The question opens this one.
+        if file is block.files[0]:
+            # The question opens this one or, where files may be left out, the first that can be opened.
             await self.question()
+        if file is (self._settling_file or block.files[0]):
             (handle, opening), self._first = self._first or await self._open_first(file), None
             await self._settle_anew(file, handle, opening)
         elif opened is not None and opened.handle is not None:

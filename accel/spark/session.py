@@ -46,13 +46,12 @@ def register(spark: SparkSession, *, pushdown: bool | None = None) -> None:
     """
     if not hasattr(spark, "createDataFrame"):
         raise TypeError(f"the first argument is a SparkSession, not a {type(spark).__name__}")
-    from pyspark.sql import datasource
-
-    if not hasattr(spark, "dataSource") or not hasattr(datasource, "EqualTo"):
+    try:
+        from accel.spark.data_source import make_source, pushes_soundly
+    except ImportError:
         raise AccelError(
             'this Spark is too old for format("accel"): it needs 4.1', hint="accel.spark.read does without"
-        )
-    from accel.spark.data_source import make_source, pushes_soundly
+        ) from None
     from accel.spark.job_metrics import counts_of
 
     pushes = pushes_soundly() if pushdown is None else pushdown
@@ -75,7 +74,8 @@ def metrics(spark: SparkSession) -> AbstractContextManager[Metrics]:
     Returns
     -------
     context manager of Metrics
-        Its counts are complete when the last job of the block has ended.
+        Its counts are complete when the last job of the block has ended. A task that Spark ends early, because a `limit` of the
+        DataFrame has its rows, counts nothing.
 
     Raises
     ------

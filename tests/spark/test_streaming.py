@@ -91,7 +91,7 @@ def test_the_files_of_an_index(source: SparkSession, tmp_path: Path) -> None:
     accel.build_index(str(folder))
     _write(folder, 1)
     assert _run(source, folder, tmp_path, listing="index", columns="id") == [[0]]
-    accel.refresh_index(str(folder))
+    accel.refresh_index(str(folder / "_accel"))
     assert _run(source, folder, tmp_path, listing="index", columns="id") == [[0], [1]]
 
 
