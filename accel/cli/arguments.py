@@ -63,7 +63,7 @@ _SPELLED: Final = tuple(
         (r", and any obstore store by store=", ""),
     )
 )
-_ONLY_IN_PYTHON = re.compile(r"(?<!['\"\w])(?:schema|store)=(?![^\s,;)])|\baccel\.\w+\(")
+_ONLY_IN_PYTHON = re.compile(r"(?<!['\"\w])(?:schema|store)=(?![^\s,;)])|\baccel\.\w+\(|\blearn=")
 
 
 def reword(hint: str) -> str:

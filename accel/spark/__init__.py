@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from accel.decode.spark_types import spark_arrow_schema
 from accel.spark.frame import TASK_SCHEMA, read
-from accel.spark.lookup import lookup
+from accel.spark.join import lookup
 from accel.spark.schema import spark_ddl, spark_schema
 from accel.spark.session import metrics, register
 

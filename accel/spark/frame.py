@@ -22,10 +22,12 @@ from accel.spark.planning import FilePlanner, FoundFiles, Planning, plan_or_find
 from accel.spark.schema import spark_ddl, spark_schema
 
 if TYPE_CHECKING:
+    from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
     from accel.cache.cache import Cache
     from accel.catalog.own_index import FilesIndex
+    from accel.metrics import Metrics
     from accel.predicate.where import Where
     from accel.scanning.spec import Partitioning, Path, PathKey, Paths
 
@@ -118,28 +120,17 @@ def read(
     skips, place = OnError(on_error), Planning(planning)
     travelling = {"storage_options": storage_options, "options": options, "store": store, "cache": cache}
     try:
-        keywords = with_credentials(
-            {
-                "columns": columns,
-                "selection": selection,
-                "schema": schema,
-                "partitioning": partitioning,
-                "glob": glob,
-                "embedded": embedded,
-                "index": index,
-                "listing": listing,
-                **travelling,
-                "options": check_options(options).for_spark(),
-            },
-            credentials,
-        )
+        asked = {"columns": columns, "selection": selection, "schema": schema, "partitioning": partitioning}
+        asked |= {"glob": glob, "embedded": embedded, "index": index, "listing": listing, **travelling}
+        asked["options"] = check_options(options).for_spark()
+        keywords = with_credentials(asked, credentials)
         planned = plan_or_find(url, where, planning=place, on_error=skips, keywords=keywords)
         output = planned.schema if isinstance(planned, Plan) else planned.question.output
         result = spark_schema(output)
     except BaseException:
         # Credentials must not stay in the variables of a frame that a traceback may show.
         del url, index, storage_options, store, travelling
-        keywords = {}
+        asked, keywords = {}, {}
         raise
     from accel.spark.job_metrics import counts_of
 
@@ -153,22 +144,45 @@ def read(
         table = pa.Table.from_batches(batches)
         tasks = _task_frame(spark, table if limit is None else enough_tasks(table, limit), partitions)
     else:
-        more = {
-            "columns": columns,
-            "embedded": embedded,
-            "on_error": skips.value,
-            "glob": False,
-            "index": None,
-        }
-        more |= {"options": keywords["options"], "schema": planned.question.schema}
-        more["partitioning"] = planned.partition_schema if len(planned.partition_schema) else None
-        planner = FilePlanner(
-            where=to_expr(where), keywords={**sent, **more}, credentials=credentials, counts=counts
+        planner = _planner_of(
+            planned,
+            where,
+            keywords=keywords,
+            sent=sent,
+            credentials=credentials,
+            on_error=skips,
+            counts=counts,
         )
         shared = planner.shared
         tasks = _planned_frame(spark, planned, planner, partitions)
     frame = tasks.mapInArrow(partial(reader.read, shared=shared), result)
     return frame if limit is None else frame.limit(min(limit, _MOST_ROWS))
+
+
+def _planner_of(
+    found: FoundFiles,
+    where: Where,
+    *,
+    keywords: Mapping[str, Any],
+    sent: Mapping[str, Any],
+    credentials: str | None,
+    on_error: OnError,
+    counts: Accumulator[Metrics] | None,
+) -> FilePlanner:
+    """Return what the executors plan files by: `keywords` are those of the scan, `sent` those that travel."""
+    more = {
+        "columns": keywords["columns"],
+        "embedded": keywords["embedded"],
+        "options": keywords["options"],
+        "schema": found.question.schema,
+        "partitioning": found.partition_schema if len(found.partition_schema) else None,
+        "on_error": on_error.value,
+        "glob": False,
+        "index": None,
+    }
+    return FilePlanner(
+        where=to_expr(where), keywords={**sent, **more}, credentials=credentials, counts=counts
+    )
 
 
 def planned_frame(

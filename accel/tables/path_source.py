@@ -497,7 +497,7 @@ async def _list_settled(
     raise StoreError(
         "files of the directory are being replaced, and not all of the new ones are there",
         path=item.text,
-        hint="a job that was killed is finished by accel.optimize of the same directory",
+        hint="finish the job that was killed: call accel.optimize() on the same directory again",
     )
 
 
