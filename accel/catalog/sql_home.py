@@ -112,16 +112,15 @@ class DatabaseHome:
             f"FROM {self.database.tables.head} WHERE id = 1"
         )
         now = time.monotonic()
-        received = 0
+        content: Any = None
         try:
             rows = await DATABASES.run(self.database.read, lambda session: session.fetch(query, (version,)))
-            received = sum(len(content or b"") for _, content in rows)
+            found, content = rows[0] if rows else (None, None)
         finally:
-            metrics.count_request(Kind.CATALOG, received)
+            metrics.count_request(Kind.CATALOG, len(content) if isinstance(content, bytes) else 0)
         if not rows:
             raise ObjectNotFoundError("there is no index in the database", path=str(self))
-        ((found, content),) = rows
-        if content is None and cached is not None:
+        if content is None and cached is not None and found == version:
             return cached
         if not isinstance(content, bytes) or not isinstance(found, str):
             raise IndexFormatError("the head of the catalog is damaged", path=str(self))
@@ -212,7 +211,9 @@ class DatabaseHome:
         """See `CatalogHome.list_objects`."""
         query = f"SELECT name, size FROM {self.database.tables.objects}"
         rows = await DATABASES.run(self.database.read, lambda session: session.fetch(query))
-        return [ObjectEntry(str(name), int(size), None) for name, size in rows]
+        if not all(isinstance(name, str) and isinstance(size, int) for name, size in rows):
+            raise IndexFormatError("the list of objects in the database is damaged", path=str(self))
+        return [ObjectEntry(name, size, None) for name, size in rows]
 
     async def delete(self, name: str) -> None:
         """See `CatalogHome.delete`."""

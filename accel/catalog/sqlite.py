@@ -123,7 +123,8 @@ class SqliteDatabase:
             place = _place_of(self.path)
             if place is None or not _IDLE_CONNECTIONS.give(place, connection):
                 connection.close()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError, OverflowError, MemoryError) as error:
+            # Of a damaged file even messages may be no text, and lengths without any limit.
             raise self._refusal(error) from None
 
     def _connect(self, *, create: bool) -> sqlite3.Connection:
@@ -135,7 +136,7 @@ class SqliteDatabase:
         connection.execute("PRAGMA synchronous = NORMAL")
         return connection
 
-    def _refusal(self, error: sqlite3.Error) -> AccelError:
+    def _refusal(self, error: Exception) -> AccelError:
         text = str(error)
         if "no such table" in text:
             return ObjectNotFoundError("there is no index in the database", path=str(self))

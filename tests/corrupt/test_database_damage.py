@@ -25,15 +25,15 @@ from accel.catalog.sqlite import SqliteDatabase
 from accel.testing import DictStore, Layout, write_file
 from tests.support.postgres import Postgres
 
-QUESTIONS = [None, "k = 512", "k >= 1995", "k < 0", "s = 'text 707'", "id = 77", "k = 213 OR s IS NULL"]
-OPTIONS = accel.Options(backoff_base=0.001, backoff_max=0.01)
+FILES = 12
+QUESTIONS = [None, "k = 512", "k >= 1115", "k < 0", "s = 'text 707'", "id = 77", "k = 213 OR s IS NULL"]
 Damage = Callable[[random.Random, bytes], bytes]
 
 
 def file(number: int) -> bytes:
     keys = np.arange(100 * number, 100 * number + 20)
     texts = pa.array([f"text {key}" if key % 5 else None for key in keys])
-    ids = pa.array(np.arange(20) * 20 + number)
+    ids = pa.array(np.arange(20) * FILES + number)
     return write_file(pa.table({"k": keys, "s": texts, "id": ids}), Layout(group_rows=10, page_rows=5))
 
 
@@ -48,7 +48,7 @@ def _small_pages() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def store() -> DictStore:
-    return DictStore({f"t/{number:02}.parquet": file(number) for number in range(20)})
+    return DictStore({f"t/{number:02}.parquet": file(number) for number in range(FILES)})
 
 
 class Answers:
@@ -56,6 +56,7 @@ class Answers:
 
     def __init__(self, store: DictStore) -> None:
         self._store = store
+        self._listings = random.Random(1)
         self._cache = accel.Cache(max_age=1e9)
         self.right = {where: self._rows(where, index=None)[0] for where in QUESTIONS}
 
@@ -73,12 +74,14 @@ class Answers:
             outcome = "passed over" if metrics.indexes_ignored else "used"
             if outcome == "passed over":
                 assert any("not used" in text or "no index" in text for text in metrics.warnings)
-            strict = {"options": accel.Options(strict=True)}
-            for given in ({"listing": "index"}, strict):
-                try:
-                    assert self._rows(where, index=index, cache=None, **given)[0] == self.right[where], where
-                except accel.AccelError:
-                    assert given != strict or outcome == "passed over"
+            strict: dict[str, Any] = {
+                "options": accel.Options(strict=True),
+                "listing": self._listings.choice(["store", "index"]),
+            }
+            try:
+                assert self._rows(where, index=index, cache=None, **strict)[0] == self.right[where], where
+            except accel.AccelError:
+                assert strict["listing"] == "index" or outcome == "passed over"
         return outcome
 
 
@@ -132,10 +135,10 @@ def other(r: random.Random, data: bytes) -> bytes:
 def test_damaged_files(good: bytes, answers: Answers, tmp_path: Path, damage: Damage) -> None:
     r = random.Random(damage.__name__)
     outcomes = []
-    for number in range(8):
+    for number in range(5):
         path = tmp_path / f"{number}.db"
         path.write_bytes(damage(r, good))
-        for where in r.sample(QUESTIONS, 2):
+        for where in r.sample(QUESTIONS, 1):
             outcomes.append(answers.check(f"sqlite:///{path}", where))
     assert "passed over" in outcomes
 
@@ -192,7 +195,7 @@ CHANGES = {
 def test_damaged_rows(tables: Tables, store: DictStore, answers: Answers, change: str) -> None:
     r = random.Random(change)
     outcomes = []
-    for _ in range(4):
+    for _ in range(2):
         index = Tables(tables.index)
         # Objects are counted from 1: files, bounds, keys.
         place = (r.randrange(1, 4), r.randrange(4), r.randrange(8))
@@ -240,5 +243,6 @@ def test_pages_of_another_index(tables: Tables, store: DictStore, answers: Answe
     """A backup of a table, restored over a newer one: the head names objects that are others by now."""
     old = tables.run("UPDATE {objects} SET name = name || 'x'")
     assert old == 3
-    tables.run("UPDATE {pages} SET object = 4 - object")
+    tables.run("UPDATE {pages} SET object = -object")
+    tables.run("UPDATE {pages} SET object = 4 + object")
     assert {answers.check(tables.index, where) for where in ("k = 512", "id = 77")} == {"passed over"}

@@ -57,7 +57,7 @@ class Postgres:
         # One that a URL has to quote.
         self.password = f"p/{secrets.token_hex(8)}@:#%"
         self._directory = ""
-        self._port = 0
+        self.port = 0
         self._program: Program | None = None
 
     def __enter__(self) -> Self:
@@ -76,7 +76,7 @@ class Postgres:
         settings = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
 
         def command(port: int) -> Sequence[str]:
-            self._port = port
+            self.port = port
             return self._as_account([self._path("postgres"), "-D", data, "-p", str(port), *settings])
 
         self._program = Program.start(command, self._ready)
@@ -98,7 +98,7 @@ class Postgres:
     def url(self, database: str = "postgres", *, password: str | None = None) -> str:
         """Return the URL of a database."""
         secret = quote(self.password if password is None else password, safe="")
-        return f"postgresql://{self.user}:{secret}@127.0.0.1:{self._port}/{database}"
+        return f"postgresql://{self.user}:{secret}@127.0.0.1:{self.port}/{database}"
 
     def new_database(self) -> str:
         """Make a database and return its URL."""

@@ -482,3 +482,29 @@ def test_a_child_of_a_fork_leaves_the_connections_of_its_parent_alone(store: Dic
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert rows(store, "k = 203", index=index)[0] == expected
+
+
+def test_shares_of_it_and_what_scans_learn(store: DictStore, index: str) -> None:
+    from accel.catalog.shares import commit_shares, describe_shares, plan_shares
+
+    shares = plan_shares("t/", to=index, shares=3, store=store)
+    described = [
+        batch
+        for share in shares.to_batches(max_chunksize=1)
+        for batch in describe_shares([share], index=index, store=store)
+    ]
+    report = commit_shares(index, pa.Table.from_batches(described), store=store)
+    assert (report.files, report.segments) == (FILES, 3)
+    assert verify_index(index, store=store).is_empty
+    store.put("t/99.parquet", file(99))
+    scan = accel.scan("t/", "k = 995", index=index, learn=True, store=store, cache=None)
+    assert scan.to_table().num_rows == 1
+    scan.close()
+    assert inspect_index(index, store=store).files == FILES + 1
+
+
+def test_a_scan_that_learns_makes_the_index(store: DictStore, index: str) -> None:
+    scan = accel.scan("t/", "k = 205", index=index, learn=True, store=store, cache=None)
+    assert scan.to_table().num_rows == 1
+    scan.close()
+    assert inspect_index(index, store=store).files == FILES
