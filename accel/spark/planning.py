@@ -96,9 +96,13 @@ def plan_or_find(
     """
     if planning is Planning.EXECUTORS and keywords.get("selection") is not None:
         raise ValueError('selection= names files of the whole scan: it goes with planning="driver"')
-    if planning is Planning.DRIVER or keywords.get("selection") is not None:
-        return plan(source, where, on_error=on_error.value, **keywords)
-    engine = scan(source, where, **keywords)._engine
+    try:
+        if planning is Planning.DRIVER or keywords.get("selection") is not None:
+            return plan(source, where, on_error=on_error.value, **keywords)
+        engine = scan(source, where, **keywords)._engine
+    finally:
+        # Credentials must not stay in the variables of a frame that a traceback may show.
+        keywords, source = {}, None
     metrics = Metrics()
 
     async def find() -> Plan | FoundFiles:

@@ -612,9 +612,13 @@ def test_what_may_not_be_seen_is_not_missing(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("verb", "without", "own"),
     [
-        (accel.plan, {"limit", "order"}, set()),
-        (accel.plan_async, {"limit", "order"}, set()),
-        (accel.spark.read, {"limit", "order", "source", "refused"}, {"spark", "url", "partitions"}),
+        (accel.plan, {"limit", "order"}, {"on_error"}),
+        (accel.plan_async, {"limit", "order"}, {"on_error"}),
+        (
+            accel.spark.read,
+            {"order", "learn", "source", "refused"},
+            {"spark", "url", "partitions", "planning", "on_error", "credentials"},
+        ),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
