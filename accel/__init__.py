@@ -43,6 +43,13 @@ if TYPE_CHECKING:
     from accel.errors import SchemaMismatchError as SchemaMismatchError
     from accel.errors import StoreError as StoreError
     from accel.indexes.registry import register_index as register_index
+    from accel.maintenance.embedding_files import EmbedFilesReport as EmbedFilesReport
+    from accel.maintenance.embedding_files import embed_files as embed_files
+    from accel.maintenance.embedding_files import embed_files_async as embed_files_async
+    from accel.maintenance.optimizing import OptimizeReport as OptimizeReport
+    from accel.maintenance.optimizing import optimize as optimize
+    from accel.maintenance.optimizing import optimize_async as optimize_async
+    from accel.maintenance.progress import JobProgress as JobProgress
     from accel.metrics import Metrics as Metrics
     from accel.options import Int96Unit as Int96Unit
     from accel.options import Options as Options
@@ -89,6 +96,11 @@ _HOMES = {
     "IndexReport": "accel.catalog.building",
     "IndexedFile": "accel.catalog.own_index",
     "PredicateView": "accel.catalog.own_index",
+    **dict.fromkeys(("OptimizeReport", "optimize", "optimize_async"), "accel.maintenance.optimizing"),
+    **dict.fromkeys(
+        ("EmbedFilesReport", "embed_files", "embed_files_async"), "accel.maintenance.embedding_files"
+    ),
+    "JobProgress": "accel.maintenance.progress",
     **dict.fromkeys(
         (
             "build_index",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Never, cast
+from typing import TYPE_CHECKING, Any, Literal, Never, cast
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from accel.options import Options, check_options
 from accel.scanning.engine import Engine
 from accel.scanning.file_source import FileSource
 from accel.scanning.scan import Scan
-from accel.scanning.spec import ScanSpec, check_arguments
+from accel.scanning.spec import OnError, ScanSpec, check_arguments
 from accel.store import io_loop
 from accel.store.client import Connector
 
@@ -257,6 +257,7 @@ def plan(
     index: Path | FilesIndex | None = AUTO,
     listing: str = "store",
     learn: bool = False,
+    on_error: Literal["raise", "skip"] = "raise",
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
     cache: Cache | None = DEFAULT_CACHE,
@@ -272,6 +273,9 @@ def plan(
     ----------
     source, where, columns, selection, schema, partitioning, glob, embedded, index, listing, learn
         As for `scan`.
+    on_error : {"raise", "skip"}
+        What happens to a file that is missing or broken: its error is raised, or the plan goes without it and names it in
+        `plan.metrics.warnings`.
     store, storage_options, cache, options
         As for `scan`.
 
@@ -292,6 +296,7 @@ def plan(
         The store did not answer, or holds no such file (ObjectNotFoundError).
     """
     _refuse("plan", refused)
+    skips = OnError(on_error)
     engine = scan(
         source,
         where,
@@ -311,7 +316,7 @@ def plan(
     )._engine
     # Credentials must not stay in the variables of a frame that a traceback may show.
     del source, index, store, storage_options
-    return _one_plan([io_loop.run(part.plan(Metrics())) for part in engine.parts()])
+    return _one_plan([io_loop.run(part.plan(Metrics(), on_error=skips)) for part in engine.parts()])
 
 
 async def plan_async(
@@ -327,6 +332,7 @@ async def plan_async(
     index: Path | FilesIndex | None = AUTO,
     listing: str = "store",
     learn: bool = False,
+    on_error: Literal["raise", "skip"] = "raise",
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
     cache: Cache | None = DEFAULT_CACHE,
@@ -339,6 +345,9 @@ async def plan_async(
     ----------
     source, where, columns, selection, schema, partitioning, glob, embedded, index, listing, learn
         As for `scan`.
+    on_error : {"raise", "skip"}
+        What happens to a file that is missing or broken: its error is raised, or the plan goes without it and names it in
+        `plan.metrics.warnings`.
     store, storage_options, cache, options
         As for `scan`.
 
@@ -353,6 +362,7 @@ async def plan_async(
         As `plan` raises them.
     """
     _refuse("plan_async", refused)
+    skips = OnError(on_error)
     engine = scan(
         source,
         where,
@@ -371,7 +381,7 @@ async def plan_async(
         options=options,
     )._engine
     del source, index, store, storage_options
-    return _one_plan([await io_loop.bridge(part.plan(Metrics())) for part in engine.parts()])
+    return _one_plan([await io_loop.bridge(part.plan(Metrics(), on_error=skips)) for part in engine.parts()])
 
 
 def distinct(
@@ -395,7 +405,7 @@ def distinct(
     """Find the distinct values of a column of Parquet files.
 
     They come from the paths, an index outside the files, statistics, embedded indexes and dictionary pages where these
-    prove them, and from the rows of the other pages: see docs/distinct.md. `Scan.distinct` does the same for a scan, whose
+    prove them, and from the rows of the other pages: see docs/aggregates.md. `Scan.distinct` does the same for a scan, whose
     `explain(distinct=...)` and `metrics.distinct_units` tell which.
 
     Parameters
@@ -542,4 +552,7 @@ def _one_plan(plans: Sequence[Plan]) -> Plan:
     from accel.planning.plan import Plan
 
     tasks = [task for plan in plans for task in plan.tasks]
-    return Plan(tasks, schema=plans[0].schema if plans else pa.schema([]))
+    metrics = Metrics()
+    for plan in plans:
+        metrics.merge(plan.metrics)
+    return Plan(tasks, schema=plans[0].schema if plans else pa.schema([]), metrics=metrics)

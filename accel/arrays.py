@@ -170,17 +170,19 @@ def integers_array(values: npt.NDArray[Any] | Sequence[int], to: pa.DataType) ->
     return pa.Array.from_buffers(to, len(values), [None, pa.py_buffer(data)], 0)
 
 
-def bytes_array(values: Sequence[bytes], to: pa.DataType) -> pa.Array:
+def bytes_array(values: Sequence[bytes | None], to: pa.DataType) -> pa.Array:
     """Make an array of binary or text of either size; texts are not validated."""
+    valid = None
+    if None in values:
+        valid = np.array([value is not None for value in values], bool)
+        values = [value or b"" for value in values]
     ends = np.zeros(len(values) + 1, np.int64)
-    np.add.accumulate(np.fromiter(map(len, values), np.int64, len(values)), out=ends[1:])
+    np.add.accumulate(np.fromiter(map(len, values), np.int64, len(values)), out=ends[1:])  # type: ignore[arg-type]
     offsets = ends if to.id in WIDE_TEXTS else ends.astype(np.int32)
-    return pa.Array.from_buffers(
-        to,
-        len(values),
-        [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(b"".join(values))],
-        0,
-    )
+    nulls = None if valid is None else pack_bits(valid)
+    data = pa.py_buffer(b"".join(values))  # type: ignore[arg-type]
+    missing = 0 if valid is None else len(values) - int(valid.sum())
+    return pa.Array.from_buffers(to, len(values), [nulls, pa.py_buffer(offsets.tobytes()), data], missing)
 
 
 def one(value: bool | float | bytes, to: pa.DataType) -> pa.Scalar:

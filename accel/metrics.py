@@ -194,8 +194,47 @@ class Metrics:
         for text in other.warnings:
             self.warn(text)
 
+    def merge(self, other: Metrics) -> None:
+        """Add the counts of another run, as of another part of the same job; `round_trips` becomes the greater of both.
+
+        Parameters
+        ----------
+        other : Metrics
+            The counts of that run.
+        """
+        given = Metrics(
+            **{f.name: _copied(getattr(other, f.name)) for f in dataclasses.fields(other) if f.repr}
+        )
+        with self._lock:
+            for f in dataclasses.fields(given):
+                mine, theirs = getattr(self, f.name), getattr(given, f.name)
+                if isinstance(mine, Counter):
+                    mine.add(total=theirs.total, kept=theirs.kept)
+                elif f.name == "catalog_dropped":
+                    for table, counts in theirs.items():
+                        found = mine.setdefault(table, {})
+                        for name, number in counts.items():
+                            found[name] = found.get(name, 0) + number
+                elif isinstance(mine, dict):
+                    for kind, number in theirs.items():
+                        mine[kind] = mine.get(kind, 0) + number
+                elif f.name == "round_trips":
+                    self.round_trips = max(mine, theirs)
+                elif isinstance(mine, int):
+                    setattr(self, f.name, mine + theirs)
+        for text in given.warnings:
+            self.warn(text)
+
     def count_dropped(self, table: str, **counts: int) -> None:
-        """Add to the counts of `catalog_dropped` of a table of the index."""
+        """Add to the counts of `catalog_dropped`.
+
+        Parameters
+        ----------
+        table : str
+            A table of the index.
+        **counts : int
+            What it ruled out, by name.
+        """
         with self._lock:
             found = self.catalog_dropped.setdefault(table, {})
             for name, number in counts.items():

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from accel.cache import freshness
+from tests.support.postgres import Postgres, find_postgres
 from tests.support.proxy import Proxy
 from tests.support.redis_server import RedisServer, find_redis
 from tests.support.s3 import Minio, Moto, S3Admin, find_minio, install_minio
@@ -90,6 +91,16 @@ def minio(s3: S3Admin) -> S3Admin:
     if s3.kind != "minio":
         pytest.skip("needs a real MinIO: neither on PATH nor could it be built")
     return s3
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A private PostgreSQL; the test is skipped where its programs are missing."""
+    programs = find_postgres()
+    if programs is None:
+        pytest.skip("needs the programs of PostgreSQL: on Debian, apt-get install postgresql")
+    with Postgres(programs) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

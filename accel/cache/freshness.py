@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from accel.cache.disk import Disk, StoredMetadata
     from accel.cache.shared import SharedEntry, SharedTier
 
-__all__ = ["PART_BYTES", "MetadataFreshness", "put_object", "recorded", "written_since"]
+__all__ = ["PART_BYTES", "MetadataFreshness", "note_written", "put_object", "recorded", "written_since"]
 
 T = TypeVar("T")
 
@@ -369,6 +369,12 @@ def written_since(root: str, path: str, *, moment: float) -> bool:
         return moment <= max(_written.get((root, path), _written.others), _written.others)
 
 
+def note_written(root: str, path: str) -> None:
+    """Note that this process has just written an object, or may have: what is cached of it is not used unasked."""
+    with _lock:
+        _written[root, path] = time.monotonic()
+
+
 async def put_object(
     client: Client,
     path: str,
@@ -394,8 +400,7 @@ async def put_object(
         else:
             await writer.write(path, parts, size=size, if_match=if_match)
     finally:
-        with _lock:
-            _written[client.root, path] = time.monotonic()
+        note_written(client.root, path)
 
 
 def recorded(steps: Steps[FileHandle], answers: list[Stash | Tail]) -> Steps[FileHandle]:

@@ -66,7 +66,7 @@ class Blooms(RowwiseIndex):
         """See `CatalogIndex.order`."""
         return (("slot", "ascending"), ("file", "ascending"))
 
-    def encoding(self, table: pa.Table) -> TableEncoding:
+    def encoding(self, schema: pa.Schema, num_rows: int | None) -> TableEncoding:
         """See `CatalogIndex.encoding`."""
         delta = dict.fromkeys(("slot", "file"), "DELTA_BINARY_PACKED")
         return TableEncoding(

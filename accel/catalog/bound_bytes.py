@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from accel.arrays import bytes_array
 from accel.errors import IndexFormatError
 from accel.format.domain import Domain
 from accel.predicate.atoms import successor
@@ -75,13 +76,11 @@ def encode_bounds(values: _Values, has: Bools, *, kind: Kind, end: End) -> pa.Ar
         Null where there is no bound.
     """
     if kind.domain is Domain.BYTES:
-        return pa.array(
-            [
-                _cut(value, end) if there else None
-                for value, there in zip(values.tolist(), has.tolist(), strict=True)
-            ],
-            pa.binary(),
-        )
+        cut = [
+            _cut(value, end) if there else None
+            for value, there in zip(values.tolist(), has.tolist(), strict=True)
+        ]
+        return bytes_array(cut, pa.binary())
     if kind.domain is Domain.BOOLEAN:
         return _as_binary(values.astype(np.uint8)[:, None], has)
     if kind.domain is Domain.NONE:

@@ -11,7 +11,7 @@ import contextlib
 import random
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -19,44 +19,42 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from accel.cache.cache import Cache
-from accel.catalog.describing import BOUNDS_ORDER, BoundsTable, FilesTable
+from accel.catalog.describer import Described, FileDescriber
+from accel.catalog.describing import BOUNDS_ORDER
 from accel.catalog.head import CatalogHead, Retired, Segment, Table
 from accel.catalog.homes import CatalogHome
-from accel.catalog.kind import CatalogIndex, IndexTableBuilder, check_ordinals
+from accel.catalog.kind import CatalogIndex, check_ordinals
 from accel.catalog.kinds import indexes_of
-from accel.catalog.object_tables import read_file
-from accel.catalog.segments import CatalogSnapshot, SegmentReader
-from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError
+from accel.catalog.segments import CatalogSnapshot, SegmentReader, SegmentTables
+from accel.catalog.sorted_runs import SortedRuns
+from accel.catalog.table_files import Rows
+from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
-from accel.options import MIB, Options
-from accel.planning.file_entry import FileEntry, FileFacts
-from accel.planning.handle import FileHandle
-from accel.ranges import Kind, ReadKey, Want
-from accel.reader.reader import Reader
+from accel.options import Options
+from accel.planning.file_entry import FileEntry
 from accel.store.client import Client
 from accel.store.range_store import is_weak
-from accel.store.tasks import Group
 from accel.store.threads import WORK
 from accel.tables.path_source import discover
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
 
-__all__ = ["CatalogBuilder", "IndexReport", "Progress"]
+__all__ = ["SEGMENT_FILES", "CatalogBuilder", "IndexReport", "PlannedFiles", "Progress"]
 
 Progress = Callable[[int, int], None]
 """Is told the files that are done, and how many there are."""
 
-_SEGMENT_FILES: Final = 20_000
-"""Files of a segment, at most: the work of so many is lost where a builder is killed."""
-_BLOCK: Final = 256
-"""Files opened at the same time."""
-_MOST_INDEX_BYTES: Final = MIB
+SEGMENT_FILES: Final = 20_000
+"""Files of a segment, at most: the work of so many is lost where a builder is killed, and a merge has them in memory."""
 _ATTEMPTS: Final = 50
 """Commits that may come between before a change is given up."""
 MOST_SEGMENTS: Final = 16
-"""A refresh that leaves more of them compacts them."""
+"""A refresh that leaves more that are not half full merges them."""
+UNNAMED_SECONDS: Final = 3600.0
+"""The least age at which an object that no head ever named is removed: a builder may be about to name it."""
+_MERGED_ROWS: Final = 1 << 18
+"""Rows of the table of an index that a merge reads at once."""
 _STAMP = re.compile(r"-(\d{8}T\d{6}Z)-")
 
 
@@ -91,12 +89,27 @@ class IndexReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlannedFiles:
+    """The files that a catalog does not have in their current versions."""
+
+    snapshot: CatalogSnapshot
+    """The catalog, without the files that are gone."""
+    new: Sequence[tuple[str, FileEntry]]
+    """Files to describe, with their paths in the catalog, in the order of these."""
+    replaced: Mapping[str, str]
+    """Those of them of which the catalog has another version: its etag by path."""
+    removed: int
+    """Files that were gone."""
+    unchanged: int
+    skipped: Mapping[str, str]
+    """Files that cannot be covered, each with the reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Change:
     """What a commit does to whatever head is there."""
 
-    added: Segment | None = None
-    listed: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-    """The files of `added`, by path: ordinal and etag."""
+    added: Sequence[Described] = ()
     dropped: Mapping[str, str] = field(default_factory=dict)
     """The etags of versions that are gone, by path."""
     completes: bool = False
@@ -129,14 +142,45 @@ class CatalogBuilder:
         self._progress = progress
         self._metrics = Metrics()
         self._started = time.monotonic()
-        self._reader = Reader(
-            client_for, cache=Cache(memory=64 * MIB, data=0), options=options, metrics=self._metrics
-        )
+        self.describer = FileDescriber(client_for, options=options, metrics=self._metrics)
 
     # -- the verbs -------------------------------------------------------------------------------
 
     async def refresh(self, *, make: CatalogHead | None = None) -> IndexReport:
         """Bring the catalog to what its directory holds now; `make` is the head to begin with where there is none.
+
+        Raises as `plan` does.
+        """
+        planned = await self.plan(make=make)
+        snapshot, done = planned.snapshot, 0
+        failed: dict[str, str] = {}
+
+        def on_files(count: int) -> None:
+            nonlocal done
+            done += count
+            if self._progress is not None:
+                self._progress(done, len(planned.new))
+
+        for start in range(0, len(planned.new), SEGMENT_FILES):
+            files = planned.new[start : start + SEGMENT_FILES]
+            described = await self.describer.describe(files, snapshot.head, self._home, on_files=on_files)
+            failed |= described.failed
+            if described.segment is not None:
+                completes = start + SEGMENT_FILES >= len(planned.new)
+                snapshot = await self._commit(_Change(added=[described], completes=completes), snapshot)
+        snapshot = await self._drop_failed(failed, planned.replaced, snapshot)
+        if not snapshot.head.complete:
+            snapshot = await self._commit(_Change(completes=True), snapshot)
+        return self._report(
+            await self.compact_many(snapshot),
+            added=len(planned.new) - len(failed),
+            removed=planned.removed + len(planned.replaced),
+            unchanged=planned.unchanged,
+            skipped={**planned.skipped, **failed},
+        )
+
+    async def plan(self, *, make: CatalogHead | None = None) -> PlannedFiles:
+        """Find the files to describe; those that are gone are dropped from the catalog, which begins as `make` where there is none.
 
         Raises
         ------
@@ -158,48 +202,100 @@ class CatalogBuilder:
         new = sorted(path for path in current if path not in known or path in replaced)
         if removed:
             snapshot = await self._commit(_Change(dropped=removed), snapshot)
-        done = 0
-        for start in range(0, len(new), _SEGMENT_FILES):
-            paths = new[start : start + _SEGMENT_FILES]
-            change, failed = await self._describe(
-                [(path, current[path]) for path in paths], snapshot.head, done=done, total=len(new)
-            )
-            done += len(paths)
-            skipped |= failed
-            if change is not None:
-                completes = start + _SEGMENT_FILES >= len(new)
-                snapshot = await self._commit(replace(change, completes=completes), snapshot)
-        # The commit of a new version drops the old one, so that the file is listed all the time.
-        lost = {path: etag for path, etag in replaced.items() if path in skipped}
-        if lost:
-            snapshot = await self._commit(_Change(dropped=lost), snapshot)
-        if not snapshot.head.complete:
-            snapshot = await self._commit(_Change(completes=True), snapshot)
-        if len(snapshot.head.segments) > MOST_SEGMENTS:
-            snapshot = await self._merge(snapshot)
-        return self._report(
-            snapshot,
-            added=len(new) - len(skipped.keys() & set(new)),
-            removed=len(removed) + len(replaced),
+        return PlannedFiles(
+            snapshot=snapshot,
+            new=[(path, current[path]) for path in new],
+            replaced=replaced,
+            removed=len(removed),
             unchanged=len(known) - len(removed) - len(replaced),
             skipped=skipped,
         )
 
-    async def compact(self) -> IndexReport:
-        """Merge the segments into one, without the files that were dropped."""
+    async def commit(
+        self, described: Sequence[Described], *, completes: bool, snapshot: CatalogSnapshot | None = None
+    ) -> IndexReport:
+        """Add to the catalog what was described by whoever, in one commit; `completes` tells whether it lists all files then.
+
+        `snapshot` is the catalog as it was read last; by default it is read now.
+        """
+        if snapshot is None:
+            snapshot, _ = await self._home.read_head(self._metrics)
+        known = await self._files_of(snapshot)
+        if any(one.segment is not None for one in described) or (completes and not snapshot.head.complete):
+            snapshot = await self._commit(_Change(added=described, completes=completes), snapshot)
+        failed = {path: reason for one in described for path, reason in one.failed.items()}
+        older = {path: etag for path, (etag, _) in known.items()}
+        snapshot = await self._drop_failed(failed, older, snapshot)
+        added = {path for one in described for path in one.listed}
+        return self._report(
+            await self.compact_many(snapshot),
+            added=len(added),
+            removed=len(known.keys() & (added | failed.keys())),
+            unchanged=len(known.keys() - added - failed.keys()),
+            skipped=failed,
+        )
+
+    async def _drop_failed(
+        self, failed: Mapping[str, str], older: Mapping[str, str], snapshot: CatalogSnapshot
+    ) -> CatalogSnapshot:
+        """Drop the older versions of files that could not be described. Those of others were dropped by the commits of the new
+        ones, so that each file is listed all the time."""
+        lost = {path: etag for path, etag in older.items() if path in failed}
+        return await self._commit(_Change(dropped=lost), snapshot) if lost else snapshot
+
+    async def compact_many(self, snapshot: CatalogSnapshot) -> CatalogSnapshot:
+        """Merge the small segments where there are many."""
+        small = [one for one in snapshot.head.segments if one.num_live <= SEGMENT_FILES // 2]
+        return await self._merge(snapshot, small) if len(small) > MOST_SEGMENTS else snapshot
+
+    async def replace_files(self, added: Sequence[str], removed: Mapping[str, str]) -> IndexReport:
+        """Take up new files and drop old ones in one commit, so that no reader of the index finds both, or neither.
+
+        Parameters
+        ----------
+        added : sequence of str
+            Paths below the directory.
+        removed : mapping
+            The etags of the files to drop, by path.
+        """
         snapshot, _ = await self._home.read_head(self._metrics)
-        if len(snapshot.head.segments) > 1 or any(segment.dropped for segment in snapshot.head.segments):
-            snapshot = await self._merge(snapshot)
-        return self._report(snapshot)
+        current, skipped = await self.list_files(snapshot.head)
+        files = [(path, current[path]) for path in sorted(added) if path in current]
+        described = await self.describer.describe(files, snapshot.head, self._home)
+        snapshot = await self._commit(_Change(added=[described], dropped=removed), snapshot)
+        return self._report(
+            await self.compact_many(snapshot),
+            added=len(described.listed),
+            removed=len(removed),
+            skipped=skipped | dict(described.failed),
+        )
+
+    async def check_covers(self, root: str, path: str) -> None:
+        """Raise StoreError unless the catalog covers this directory."""
+        snapshot, _ = await self._home.read_head(self._metrics)
+        if self._home.base(snapshot.head) != (root, path):
+            raise StoreError(f"the index covers {self._home.base_url(snapshot.head)}", path=str(self._home))
+
+    async def compact(self) -> IndexReport:
+        """Merge the segments into as few as may be, without the files that were dropped."""
+        snapshot, _ = await self._home.read_head(self._metrics)
+        some = [one for one in snapshot.head.segments if one.dropped or one.num_live < SEGMENT_FILES]
+        return self._report(await self._merge(snapshot, some))
 
     async def vacuum(self, *, grace: float) -> IndexReport:
-        """Remove the objects that no head has named for `grace` seconds, and those that none ever named and that are as old."""
+        """Remove the objects that no head has named for `grace` seconds, and those that none ever named and that are as old, but
+        an hour at least: somebody may be about to name them."""
         snapshot, _ = await self._home.read_head(self._metrics)
-        before = time.time() - grace
+        now = time.time()
+        before = now - grace
         ripe = {one.name for one in snapshot.head.retired if one.since <= before}
         listed = await self._home.list_objects()
         named = snapshot.head.names | {one.name for one in snapshot.head.retired}
-        orphans = {entry.path for entry in listed if entry.path not in named and _made(entry.path) <= before}
+        orphans = {
+            entry.path
+            for entry in listed
+            if entry.path not in named and _made(entry.path) <= min(before, now - UNNAMED_SECONDS)
+        }
         for attempt in range(_ATTEMPTS):
             if not ripe:
                 break
@@ -271,147 +367,6 @@ class CatalogBuilder:
             else:
                 current[path] = file
         return current, skipped
-
-    # -- describing files ------------------------------------------------------------------------
-
-    async def _describe(
-        self,
-        files: Sequence[tuple[str, FileEntry]],
-        head: CatalogHead,
-        *,
-        done: int,
-        total: int,
-    ) -> tuple[_Change | None, dict[str, str]]:
-        """Write a segment about some files; returns the change that adds it, and why files are not in it."""
-        rows, bounds = FilesTable(), BoundsTable(head.columns)
-        indexes = [(index, index.builder()) for index in indexes_of(head.indexes)]
-        listed: dict[str, tuple[int, str]] = {}
-        failed: dict[str, str] = {}
-
-        def add(opened: Sequence[tuple[str, FileHandle | AccelError]]) -> list[tuple[int, FileHandle]]:
-            added = []
-            for path, found in opened:
-                if isinstance(found, AccelError):
-                    failed[path] = str(found)
-                    continue
-                listed[path] = len(rows), found.etag or ""
-                rows.add(path, found)
-                added.append((len(rows) - 1, found))
-            bounds.add(added)
-            return added
-
-        entries = dict(files)
-        async with contextlib.aclosing(self._open_blocks(files)) as blocks:
-            async for opened in blocks:
-                added = await WORK.run(add, opened)
-                if indexes:
-                    paths = list(listed)
-                    for at, handle in added:
-                        await self.add_values(indexes, at, entries[paths[at]], handle)
-                done += len(opened)
-                if self._progress is not None:
-                    self._progress(done, total)
-        if not len(rows):
-            return None, failed
-        tables = {Table.FILES: await WORK.run(rows.finish), Table.BOUNDS: await WORK.run(bounds.finish)}
-        uncovered = {}
-        for index, builder in indexes:
-            finished = await WORK.run(builder.finish)
-            if finished is not None:
-                tables[index.table] = finished
-                uncovered[index.table] = frozenset(builder.uncovered)
-        segment = await self._home.put_segment(tables, num_files=len(rows), uncovered=uncovered)
-        return _Change(added=segment, listed=listed), failed
-
-    async def add_values(
-        self,
-        indexes: Sequence[tuple[CatalogIndex, IndexTableBuilder]],
-        ordinal: int,
-        file: FileEntry,
-        handle: FileHandle,
-    ) -> None:
-        """Add a file to the tables of indexes, for which the columns that they are of are read."""
-        read: dict[tuple[str, ...], pa.ChunkedArray | None] = {}
-        for index, builder in indexes:
-            covered = builder.accepts(handle)
-            if covered:
-                for path in index.columns:
-                    if path not in read:
-                        read[path] = await self._values(file, handle, path)
-                values = [column for path in index.columns if (column := read[path]) is not None]
-                covered = len(values) == len(index.columns)
-                covered = covered and await WORK.run(builder.add, ordinal, handle, values)
-            if not covered:
-                builder.uncovered.add(ordinal)
-
-    async def _values(
-        self, file: FileEntry, handle: FileHandle, path: tuple[str, ...]
-    ) -> pa.ChunkedArray | None:
-        """All values of a column of a file, in order; None where the file cannot be read."""
-        facts = FileFacts(size=handle.size, etag=handle.etag, handle=handle, round_trips=0)
-        entry = replace(file, facts=facts)
-        try:
-            table = await read_file(
-                entry,
-                self._client_for,
-                columns=[path[0]],
-                cache=None,
-                options=self._options,
-                metrics=self._metrics,
-            )
-        except StoreError as error:
-            if isinstance(error, ObjectChangedError | ObjectNotFoundError):
-                return None
-            raise
-        except AccelError:
-            return None
-        column = table.column(0)
-        for name in path[1:]:
-            kind = column.type.field(name).type
-            column = pa.chunked_array([_field_of(chunk, name) for chunk in column.chunks], kind)
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        return column
-
-    async def _open_blocks(
-        self, files: Sequence[tuple[str, FileEntry]]
-    ) -> AsyncGenerator[Sequence[tuple[str, FileHandle | AccelError]], None]:
-        """Open files block by block; the next block is opened while the caller is busy with one."""
-        blocks = [files[start : start + _BLOCK] for start in range(0, len(files), _BLOCK)]
-        async with asyncio.TaskGroup() as group:
-            ahead = group.create_task(self._open_some(blocks[0])) if blocks else None
-            for number in range(len(blocks)):
-                if ahead is None:
-                    return
-                opened = await ahead
-                more = number + 1 < len(blocks)
-                ahead = group.create_task(self._open_some(blocks[number + 1])) if more else None
-                yield opened
-
-    async def _open_some(
-        self, files: Sequence[tuple[str, FileEntry]]
-    ) -> list[tuple[str, FileHandle | AccelError]]:
-        async with Group() as group:
-            tasks = [group.create_task(self.open(file)) for _, file in files]
-        return [(path, task.result()) for (path, _), task in zip(files, tasks, strict=True)]
-
-    async def open(self, file: FileEntry) -> FileHandle | AccelError:
-        """Open a file, with its page indexes; or the error by which it cannot be read."""
-        try:
-            handle, _ = await self._reader.open(file)
-            region = handle.index_region(_MOST_INDEX_BYTES)
-            if region is not None:
-                want = Want(ReadKey(Kind.OFFSET_INDEX), region)
-                client = self._client_for(file.root)
-                stash = await client.read(file.path, [want], pin=handle.id, metrics=self._metrics)
-                handle.grow_tail(memoryview(stash[want.key]))
-        except StoreError as error:
-            if isinstance(error, ObjectChangedError | ObjectNotFoundError):
-                return error  # the next refresh finds what is there by then
-            raise
-        except AccelError as error:
-            return error
-        return handle
 
     # -- commits ---------------------------------------------------------------------------------
 
@@ -487,7 +442,15 @@ class CatalogBuilder:
         """The head after a change."""
         head = snapshot.head
         segments: list[Segment] = []
-        own_dropped: set[int] = set()
+        # Of a file that was described twice the first counts.
+        own_dropped: list[set[int]] = [set() for _ in change.added]
+        listed: dict[str, tuple[int, int, str]] = {}
+        for number, one in enumerate(change.added):
+            for path, (ordinal, etag) in one.listed.items():
+                if path in listed:
+                    own_dropped[number].add(ordinal)
+                else:
+                    listed[path] = number, ordinal, etag
         for tables in snapshot.tables:
             segment = tables.segment
             directory = await self._tables_reader().load_directory(tables)
@@ -497,10 +460,10 @@ class CatalogBuilder:
                     continue
                 if change.dropped.get(path) == etag:
                     dropped.add(ordinal)
-                elif path in change.listed:
-                    mine, own_etag = change.listed[path]
+                elif path in listed:
+                    number, mine, own_etag = listed[path]
                     if own_etag == etag:
-                        own_dropped.add(mine)  # another builder was sooner
+                        own_dropped[number].add(mine)  # another builder was sooner
                     else:
                         dropped.add(ordinal)
             segments.append(
@@ -508,8 +471,10 @@ class CatalogBuilder:
                 if len(dropped) == len(segment.dropped)
                 else replace(segment, dropped=frozenset(dropped))
             )
-        if change.added is not None:
-            segments.append(replace(change.added, dropped=frozenset(own_dropped)))
+        added = [one.segment for one in change.added if one.segment is not None]
+        for one, gone in zip(change.added, own_dropped, strict=True):
+            if one.segment is not None:
+                segments.append(replace(one.segment, dropped=frozenset(gone)))
         live = tuple(segment for segment in segments if segment.num_live)
         head = replace(
             head,
@@ -517,17 +482,20 @@ class CatalogBuilder:
             generation=head.generation + 1,
             complete=head.complete or change.completes,
         )
-        return _retire(head, snapshot.head, also=change.added)
+        return _retire(head, snapshot.head, also=added)
 
-    async def _merge(self, snapshot: CatalogSnapshot) -> CatalogSnapshot:
-        """Write one segment in the place of all."""
+    async def _merge(self, snapshot: CatalogSnapshot, some: Sequence[Segment]) -> CatalogSnapshot:
+        """Write as few segments as may be in the place of some."""
+        wanted = {one.id for one in some}
         for attempt in range(_ATTEMPTS):
-            merged = await self._merged(snapshot)
-            head = replace(
-                snapshot.head,
-                segments=() if merged is None else (merged,),
-                generation=snapshot.head.generation + 1,
-            )
+            groups = _groups([one for one in snapshot.tables if one.segment.id in wanted])
+            if not groups:
+                return snapshot
+            merged = [await self._merged(group, snapshot.head) for group in groups]
+            gone = {one.segment.id for group in groups for one in group}
+            rest = [one for one in snapshot.head.segments if one.id not in gone]
+            segments = (*rest, *(one for one in merged if one is not None))
+            head = replace(snapshot.head, segments=segments, generation=snapshot.head.generation + 1)
             try:
                 return await self._swap(_retire(head, snapshot.head), snapshot)
             except ObjectChangedError:
@@ -536,9 +504,8 @@ class CatalogBuilder:
             f"{_ATTEMPTS} other commits came between", path=str(self._home), hint="compact again later"
         )
 
-    async def _merged(self, snapshot: CatalogSnapshot) -> Segment | None:
-        """Write a segment about the files of all segments that count, numbered by path."""
-        parts = snapshot.tables
+    async def _merged(self, parts: Sequence[SegmentTables], head: CatalogHead) -> Segment | None:
+        """Write a segment about the files of segments that count, numbered by path."""
         live = [tables.live() for tables in parts]
         files = [await self._tables_reader().whole_table(tables, Table.FILES) for tables in parts]
         everything = pa.concat_tables(
@@ -563,26 +530,62 @@ class CatalogBuilder:
             for tables, moved in zip(parts, places, strict=True)
         ]
         merged[Table.BOUNDS] = await WORK.run(lambda: pa.concat_tables(bounds).sort_by(BOUNDS_ORDER))
-        for index in indexes_of(snapshot.head.indexes):
-            found = []
-            missing: set[int] = set()
-            for tables, moved in zip(parts, places, strict=True):
-                outside = moved[~tables.segment.covered_by(index.table)]
-                missing |= set(outside[outside >= 0].tolist())
-                if index.table in tables.segment.objects:
-                    whole = await self._tables_reader().whole_table(tables, index.table)
-                    found.append(await WORK.run(index.renumbered, whole, moved))
-            if found:
-                merged[index.table], lost = await WORK.run(index.merged, found)
-                uncovered[index.table] = lost | missing
-        return await self._home.put_segment(merged, num_files=len(order), uncovered=uncovered)
+        with contextlib.ExitStack() as stack:
+            for index in indexes_of(head.indexes):
+                columns = [name for name, _ in index.order]
+                runs = stack.enter_context(SortedRuns(columns, run_bytes=self.describer.run_bytes))
+                rows, missing = await self._merged_index(index, parts, places, runs)
+                if rows is not None:
+                    merged[index.table], uncovered[index.table] = rows, missing
+            segment = await self._home.put_segment(merged, num_files=len(order), uncovered=uncovered)
+        return segment.with_paths(order)
+
+    async def _merged_index(
+        self,
+        index: CatalogIndex,
+        parts: Sequence[SegmentTables],
+        places: Sequence[Int64s],
+        runs: SortedRuns,
+    ) -> tuple[Rows | None, frozenset[int]]:
+        """The table of an index over the files of several segments, and the files that it does not cover.
+
+        `places` are the new ordinals of the files of each segment.
+        """
+        missing: set[int] = set()
+        whole: list[pa.Table] = []
+        schema = None
+        for tables, moved in zip(parts, places, strict=True):
+            one = tables.segment.objects.get(index.table)
+            reader = self._tables_reader()
+            # Segments may differ in the type of the column; the type of the first counts.
+            own = None if one is None else reader.schema(tables, index.table)
+            alike = own is not None and own.equals(schema or own)
+            outside = moved if not alike else moved[~tables.segment.covered_by(index.table)]
+            missing |= set(outside[outside >= 0].tolist())
+            if one is None or not alike:
+                continue
+            schema = own
+            step = _MERGED_ROWS if index.rows_apart else max(1, one.num_rows)
+            for start in range(0, max(1, one.num_rows), step):
+                part = await reader.rows_of_table(tables, index.table, start, min(start + step, one.num_rows))
+                part = await WORK.run(index.renumbered, part, moved)
+                if index.rows_apart:
+                    await WORK.run(runs.add, part)
+                else:
+                    whole.append(part)
+        rows = await WORK.run(index.merged, whole) if whole else await WORK.run(runs.reader)
+        return rows, frozenset(missing)
 
 
-def _field_of(array: pa.Array, name: str) -> pa.Array:
-    """A field of structs, null where the struct is."""
-    import pyarrow.compute as pc
-
-    return pc.struct_field(array, name)
+def _groups(tables: Sequence[SegmentTables]) -> list[list[SegmentTables]]:
+    """Segments that are to be merged into one each, by their paths, as far as that changes something."""
+    groups: list[list[SegmentTables]] = []
+    for one in sorted(tables, key=lambda one: one.segment.first_path):
+        size = one.segment.num_live
+        if not groups or sum(each.segment.num_live for each in groups[-1]) + size > SEGMENT_FILES:
+            groups.append([])
+        groups[-1].append(one)
+    return [group for group in groups if len(group) > 1 or group[0].segment.dropped]
 
 
 def _keep_tables(after: CatalogSnapshot, before: CatalogSnapshot) -> None:
@@ -594,11 +597,9 @@ def _keep_tables(after: CatalogSnapshot, before: CatalogSnapshot) -> None:
             tables.directory, tables.columns = found.directory, found.columns
 
 
-def _retire(head: CatalogHead, before: CatalogHead, *, also: Segment | None = None) -> CatalogHead:
+def _retire(head: CatalogHead, before: CatalogHead, *, also: Sequence[Segment] = ()) -> CatalogHead:
     """Note the objects that the head does without."""
-    named = set(before.names)
-    if also is not None:
-        named |= {one.name for one in also.objects.values()}
+    named = {*before.names, *(one.name for segment in also for one in segment.objects.values())}
     now = time.time()
     gone = tuple(Retired(name, now) for name in sorted(named - head.names))
     return replace(head, retired=(*head.retired, *gone))

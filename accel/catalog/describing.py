@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from accel.arrays import bytes_array, from_numpy, integers_array, one, pack_bits
 from accel.catalog.bound_bytes import End, encode_bounds
-from accel.format.bounds import joined_chunk_bounds
-from accel.format.domain import Bounds
+from accel.format.bounds import has_inexact_bounds, joined_chunk_bounds
+from accel.format.domain import Bounds, Domain
 from accel.format.footer import MAGIC
 from accel.planning.handle import FileHandle
 from accel.planning.projection import indexed_as_read, path_leaves, type_at
@@ -156,8 +157,14 @@ class FilesTable:
     def finish(self) -> pa.Table:
         """Return the table."""
         columns = list(zip(*self._rows, strict=True)) if self._rows else [()] * len(FILES_SCHEMA)
-        arrays = [pa.array(column, f.type) for column, f in zip(columns, FILES_SCHEMA, strict=True)]
+        arrays = [_array(column, f.type) for column, f in zip(columns, FILES_SCHEMA, strict=True)]
         return pa.Table.from_arrays(arrays, schema=FILES_SCHEMA)
+
+
+def _array(values: Sequence[Any], to: pa.DataType) -> pa.Array:
+    if pa.types.is_integer(to):
+        return integers_array(values, to)
+    return bytes_array([value.encode() if isinstance(value, str) else value for value in values], to)
 
 
 class BoundsTable:
@@ -206,6 +213,10 @@ class BoundsTable:
                     Bounds.unknown(rows), null_count=bounds.null_count, nan_count=bounds.nan_count
                 )
             whole = _of_files(bounds, rows, sizes)
+            # Whoever answers by the bounds of a file takes them for values where the nulls are counted.
+            if bounds.domain in (Domain.INTEGER, Domain.FLOAT):
+                moved = _sums(has_inexact_bounds(packed, leaf).astype(np.int64), sizes) > 0
+                whole = replace(whole, null_count=np.where(moved, -1, whole.null_count))
             of_files = np.full(len(files), WHOLE_FILE, np.int32)
             file_rows = _sums(rows, sizes)
             self._parts.append(_table(name, kind, whole, row_groups=of_files, files=ordinals, rows=file_rows))
@@ -240,17 +251,25 @@ def _table(
 ) -> pa.Table:
     n = len(rows)
     arrays = [
-        pa.repeat(pa.scalar(name, pa.string()), n),
-        pa.repeat(pa.scalar(kind.family.group.value, pa.string()), n),
-        pa.array(row_groups),
-        pa.array(files),
+        pa.repeat(one(name.encode(), pa.string()), n),
+        pa.repeat(one(kind.family.group.value.encode(), pa.string()), n),
+        from_numpy(row_groups),
+        from_numpy(files),
         encode_bounds(bounds.lower, bounds.has_lower, kind=kind, end=End.LOWER),
         encode_bounds(bounds.upper, bounds.has_upper, kind=kind, end=End.UPPER),
-        pa.array(bounds.null_count, pa.int64(), mask=bounds.null_count < 0),
-        pa.array(bounds.nan_count, pa.int64(), mask=bounds.nan_count < 0),
-        pa.array(rows),
+        _counts(bounds.null_count),
+        _counts(bounds.nan_count),
+        from_numpy(rows),
     ]
     return pa.Table.from_arrays(arrays, schema=BOUNDS_SCHEMA)
+
+
+def _counts(values: Int64s) -> pa.Array:
+    """Counts, null where one is unknown."""
+    known = values >= 0
+    nulls = None if bool(known.all()) else pack_bits(known)
+    buffers = [nulls, pa.py_buffer(np.ascontiguousarray(values, np.int64).tobytes())]
+    return pa.Array.from_buffers(pa.int64(), len(values), buffers, len(values) - int(known.sum()))
 
 
 def _of_files(bounds: Bounds, rows: Int64s, sizes: Int64s) -> Bounds:

@@ -51,7 +51,7 @@ class Distincts(RowwiseIndex):
         """See `CatalogIndex.order`."""
         return (("value", "ascending"), ("file", "ascending"))
 
-    def encoding(self, table: pa.Table) -> TableEncoding:
+    def encoding(self, schema: pa.Schema, num_rows: int | None) -> TableEncoding:
         """See `CatalogIndex.encoding`."""
         return TableEncoding(
             page_rows=_PAGE_ROWS, use_dictionary=["value"], column_encoding={"file": "DELTA_BINARY_PACKED"}

@@ -10,20 +10,25 @@ is to say is JSON in the stream's schema metadata under `accel.catalog`.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from accel.arrays import bytes_array, integers_array
+from accel.decode.arrow import arrow_schema
 from accel.errors import IndexFormatError
+from accel.format.footer import parse_footer, parse_tail
 
 if TYPE_CHECKING:
     from accel.arrays import Bools
+    from accel.format.model import FileMetadata
 
 __all__ = [
     "FORMAT_VERSION",
@@ -34,6 +39,8 @@ __all__ = [
     "Segment",
     "SegmentObject",
     "Table",
+    "ordinals_of",
+    "ordinals_text",
 ]
 
 HEAD_NAME: Final = "head"
@@ -42,7 +49,7 @@ FORMAT_VERSION: Final = 1
 _MAGIC = b"ACCELCAT"
 _PREFIX = struct.Struct("<8sI16s")
 _METADATA_KEY = b"accel.catalog"
-_OBJECT_NAME = re.compile(r"[a-z]+-[0-9a-zA-Z.]+-[0-9a-f]{16}\.parquet")
+_OBJECT_NAME = re.compile(r"[a-z]+-[0-9a-zA-Z.]+-[0-9a-f]{16}\.(parquet|pages)")
 
 
 class Table:
@@ -67,7 +74,7 @@ HEAD_SCHEMA: Final = pa.schema(
 """`tail` is the end of the Parquet object: its footer and page indexes. `content` is the whole object, where it is small."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class SegmentObject:
     """One Parquet object of a segment, which holds one of its tables."""
 
@@ -78,12 +85,25 @@ class SegmentObject:
     """None where the home gives none: then `content` is there."""
     num_rows: int
     tail: bytes
+    """How its table is stored: the end of a Parquet object; in a database, the parts of the table."""
     content: bytes | None = None
 
     @property
     def nbytes(self) -> int:
         """The bytes that the head holds of it."""
         return len(self.tail if self.content is None else self.content)
+
+    @functools.cached_property
+    def footer(self) -> FileMetadata:
+        """The footer of the object; raises ParquetFormatError where it is damaged."""
+        length = parse_tail(memoryview(self.tail)[-8:]).length
+        start = self.size - 8 - length
+        return parse_footer(self.tail[-8 - length : -8], file_size=self.size, footer_start=start)
+
+    @functools.cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of the table; raises as `footer`."""
+        return arrow_schema(self.footer.schema, self.footer.key_value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -98,11 +118,22 @@ class Segment:
     """The ordinals of files that were removed or replaced since."""
     uncovered: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """By table, the ordinals of files of which it says nothing."""
+    first_path: str = ""
+    """The least path of its files."""
+    last_path: str = ""
+    """The greatest."""
+    spells_columns: bool = True
+    """Whether a path may spell a partition column."""
 
     @property
     def num_live(self) -> int:
         """Files that count."""
         return self.num_files - len(self.dropped)
+
+    def with_paths(self, paths: Sequence[str]) -> Segment:
+        """Return the segment with what is to be known of the paths of its files before they are read."""
+        spells = any("=" in path for path in paths)
+        return replace(self, first_path=min(paths), last_path=max(paths), spells_columns=spells)
 
     def covered_by(self, table: str) -> Bools:
         """Return whether a table says something of each file."""
@@ -180,9 +211,11 @@ class CatalogHead:
                 {
                     "id": segment.id,
                     "files": segment.num_files,
-                    "dropped": _to_hex(segment.dropped),
+                    "paths": [segment.first_path, segment.last_path],
+                    "spells_columns": segment.spells_columns,
+                    "dropped": ordinals_text(segment.dropped),
                     "uncovered": {
-                        table: _to_hex(files) for table, files in segment.uncovered.items() if files
+                        table: ordinals_text(files) for table, files in segment.uncovered.items() if files
                     },
                 }
                 for segment in self.segments
@@ -190,9 +223,8 @@ class CatalogHead:
             "retired": [[one.name, one.since] for one in self.retired],
         }
         schema = HEAD_SCHEMA.with_metadata({_METADATA_KEY: json.dumps(described).encode()})
-        batch = pa.RecordBatch.from_arrays(
-            [pa.array(rows[f.name], f.type) for f in HEAD_SCHEMA], schema=schema
-        )
+        arrays = [_array(rows[column.name], column.type) for column in HEAD_SCHEMA]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, schema) as writer:
             writer.write_batch(batch)
@@ -256,24 +288,41 @@ class CatalogHead:
 
 
 def _segment(described: Mapping[str, Any], objects: Mapping[str, Mapping[str, SegmentObject]]) -> Segment:
-    dropped = _from_hex(described["dropped"])
-    uncovered = {str(table): _from_hex(files) for table, files in described["uncovered"].items()}
+    dropped = ordinals_of(described["dropped"])
+    uncovered = {str(table): ordinals_of(files) for table, files in described["uncovered"].items()}
     num_files, tables = int(described["files"]), objects[described["id"]]
     named = {*dropped, *(at for files in uncovered.values() for at in files)}
     if tables[Table.FILES].num_rows != num_files or any(at >= num_files for at in named):
         raise IndexFormatError("the head of the catalog contradicts itself about the files of a segment")
+    first_path, last_path = described["paths"]
     return Segment(
-        id=str(described["id"]), num_files=num_files, objects=tables, dropped=dropped, uncovered=uncovered
+        id=str(described["id"]),
+        num_files=num_files,
+        objects=tables,
+        dropped=dropped,
+        uncovered=uncovered,
+        first_path=str(first_path),
+        last_path=str(last_path),
+        spells_columns=bool(described["spells_columns"]),
     )
 
 
-def _to_hex(files: frozenset[int]) -> str | None:
+def _array(values: Sequence[Any], to: pa.DataType) -> pa.Array:
+    if pa.types.is_integer(to):
+        return integers_array(values, to)
+    encoded = [value.encode() if isinstance(value, str) else value for value in values]
+    return bytes_array(encoded, to)
+
+
+def ordinals_text(files: frozenset[int]) -> str | None:
+    """Return ordinals of files as heads write them; None for none."""
     from pyroaring import BitMap
 
     return BitMap(files).serialize().hex() if files else None
 
 
-def _from_hex(text: str | None) -> frozenset[int]:
+def ordinals_of(text: str | None) -> frozenset[int]:
+    """Return the ordinals that a head writes so."""
     if text is None:
         return frozenset()
     from pyroaring import BitMap

@@ -8,12 +8,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from accel.cache.cache import Cache
     from accel.cache.cache_key import CacheKey
     from accel.catalog.head import CatalogHead, Segment
     from accel.catalog.segments import CatalogSnapshot, SegmentReader
+    from accel.catalog.table_files import Rows
     from accel.metrics import Metrics
     from accel.options import Options
     from accel.store.client import Connector
@@ -105,12 +104,13 @@ class CatalogHome(Protocol):
 
     async def put_segment(
         self,
-        tables: dict[str, pa.Table],
+        tables: Mapping[str, Rows],
         *,
         num_files: int,
         uncovered: Mapping[str, frozenset[int]] | None = None,
     ) -> Segment:
-        """Write the tables of a segment, each as an object that nothing names yet."""
+        """Write the tables of a segment, each as an object that nothing names yet. The rows of one may be more than fit into
+        memory: they come in parts then."""
         ...
 
     async def list_objects(self) -> Sequence[ObjectEntry]:
@@ -127,6 +127,9 @@ _MAKERS: Final[Mapping[str, str]] = {
     "memory": "accel.catalog.key_value_homes:memory_home",
     "redis": "accel.catalog.key_value_homes:redis_home",
     "rediss": "accel.catalog.key_value_homes:redis_home",
+    "sqlite": "accel.catalog.sqlite:SqliteHome.at",
+    "postgresql": "accel.catalog.postgres:PostgresHome.at",
+    "postgres": "accel.catalog.postgres:PostgresHome.at",
 }
 _OBJECTS: Final = "accel.catalog.objects:ObjectHome.at"
 """Of a path, and of the URL of a store."""

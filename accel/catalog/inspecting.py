@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from accel.catalog.describing import BoundsTable, FilesTable
 from accel.catalog.head import CatalogHead, Table
 from accel.catalog.kinds import index_of_table, indexes_of
+from accel.catalog.table_files import table_of
 from accel.catalog.verbs import IndexCall, Path
 from accel.errors import AccelError
 from accel.metrics import Metrics
@@ -262,7 +263,7 @@ async def _verify(work: IndexCall, index: Path) -> IndexDifferences:
                 replaced.append(path)
                 continue
             checked += 1
-            handle = await builder.open(file)
+            handle = await builder.describer.open(file)
             if isinstance(handle, AccelError):
                 wrong[path] = str(handle)
                 continue
@@ -301,9 +302,11 @@ async def _is_of(
     if index is None:
         return True
     fresh = index.builder()
-    await builder.add_values([(index, fresh)], ordinal, file, handle)
+    await builder.describer.add_values([(index, fresh)], ordinal, file, handle)
     found = fresh.finish()
     own = by_file[ordinal]
+    found = found if found is None else table_of(found)
+    fresh.close()
     again = own.slice(0, 0) if found is None else index.by_file(found, len(by_file))[ordinal]
     return ordinal not in fresh.uncovered and _are_same(again, own)
 

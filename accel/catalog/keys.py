@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 import pyarrow as pa
 
+from accel.arrays import from_numpy, integers
 from accel.catalog.kind import CatalogQuestion, Hits, IndexTableBuilder, Lookup, RowwiseIndex, TableEncoding
+from accel.catalog.sorted_runs import SortedRuns
 from accel.catalog.units import UnitHits, file_units, files_of_places, is_flat, moved_places, places_of
 from accel.format.domain import Domain, storage_type
 from accel.planning.handle import FileHandle
@@ -50,11 +52,11 @@ class Keys(RowwiseIndex):
         """See `CatalogIndex.order`."""
         return tuple((name, "ascending") for name in (*self.names, "place"))
 
-    def encoding(self, table: pa.Table) -> TableEncoding:
+    def encoding(self, schema: pa.Schema, num_rows: int | None) -> TableEncoding:
         """See `CatalogIndex.encoding`."""
         # The values ascend.
         encodings = {
-            name: "DELTA_BINARY_PACKED" if pa.types.is_integer(table.schema.field(name).type) else "PLAIN"
+            name: "DELTA_BINARY_PACKED" if pa.types.is_integer(schema.field(name).type) else "PLAIN"
             for name in self.names
         }
         return TableEncoding(
@@ -73,7 +75,7 @@ class Keys(RowwiseIndex):
         """See `RowwiseIndex.with_ordinals`."""
         at = table.schema.get_field_index("place")
         moved = moved_places(place_column(table), ordinals)
-        return table.set_column(at, table.schema.field(at), pa.array(moved))
+        return table.set_column(at, table.schema.field(at), from_numpy(moved))
 
     def ask(self, question: CatalogQuestion, stored: pa.Schema) -> Lookup | None:
         """See `CatalogIndex.ask`."""
@@ -97,7 +99,8 @@ class Keys(RowwiseIndex):
 
 def place_column(table: pa.Table) -> Int64s:
     """Return the column `place` of a table."""
-    return np.asarray(table.column("place").to_numpy(), np.int64)
+    chunks = [integers(chunk) for chunk in table.column("place").chunks]
+    return np.concatenate(chunks).astype(np.int64) if chunks else np.zeros(0, np.int64)
 
 
 def _over(name: str, test: Expr) -> Expr | None:
@@ -117,7 +120,10 @@ class _Builder(IndexTableBuilder):
         super().__init__()
         self._index = index
         self._types: list[pa.DataType] | None = None
-        self._parts: list[pa.Table] = []
+        self._rows = SortedRuns([*index.names, "place"])
+
+    def limit_memory(self, run_bytes: int) -> None:
+        self._rows.run_bytes = run_bytes
 
     def accepts(self, handle: FileHandle) -> bool:
         """Whether the columns are in a file, flat, and of the types of the files before it, which the first file settles."""
@@ -136,18 +142,17 @@ class _Builder(IndexTableBuilder):
             for column, kind in zip(values, self._types or (), strict=True)
         ]
         names = [*self._index.names, "place"]
-        places = pa.chunked_array([pa.array(places_of(file, units.of_rows()))])
+        places = pa.chunked_array([from_numpy(places_of(file, units.of_rows()))])
         table = pa.table([*columns, places], names=names)
         # A row whose first value is null matches nothing; one of which another is may match a test of those before it.
-        self._parts.append(table.filter(columns[0].is_valid()).group_by(names).aggregate([]))
+        self._rows.add(table.filter(columns[0].is_valid()))
         return True
 
-    def finish(self) -> pa.Table | None:
-        if not self._parts:
-            return None
-        whole = pa.concat_tables(self._parts)
-        self._parts = []
-        return whole.sort_by(list(self._index.order))
+    def finish(self) -> pa.RecordBatchReader | None:
+        return self._rows.reader()
+
+    def close(self) -> None:
+        self._rows.close()
 
 
 def key_type(handle: FileHandle, path: tuple[str, ...]) -> pa.DataType | None:

@@ -185,6 +185,9 @@ class IndexTableBuilder(abc.ABC):
         self.uncovered: set[int] = set()
         """The ordinals of files of which the table says nothing."""
 
+    def limit_memory(self, run_bytes: int) -> None:
+        """Sort no more than so many bytes of rows in memory at once, where the kind sorts rows. Called before the first file."""
+
     @abc.abstractmethod
     def accepts(self, handle: FileHandle) -> bool:
         """Whether a file can be covered."""
@@ -208,8 +211,11 @@ class IndexTableBuilder(abc.ABC):
         """
 
     @abc.abstractmethod
-    def finish(self) -> pa.Table | None:
-        """Return the table in its order; None where no file is covered."""
+    def finish(self) -> pa.Table | pa.RecordBatchReader | None:
+        """Return the table in its order; None where it has no row. One that may not fit into memory is a reader."""
+
+    def close(self) -> None:
+        """Release what the builder has on disk; what `finish` returned is of no use any more."""
 
 
 class CatalogIndex(abc.ABC):
@@ -224,6 +230,8 @@ class CatalogIndex(abc.ABC):
     kind: ClassVar[str]
     """The name of the kind, as in `indexes={"user_id": "keys"}`: lower-case letters."""
     most_columns: ClassVar[int] = 1
+    rows_apart: ClassVar[bool] = True
+    """Whether each row of its table says the same without the others: then a merge sorts the rows of several tables."""
 
     def __init__(self, of: str) -> None:
         self.of = of
@@ -257,8 +265,8 @@ class CatalogIndex(abc.ABC):
         """The columns that its table is sorted by, each "ascending"."""
 
     @abc.abstractmethod
-    def encoding(self, table: pa.Table) -> TableEncoding:
-        """Return how a table is written."""
+    def encoding(self, schema: pa.Schema, num_rows: int | None) -> TableEncoding:
+        """Return how a table is written, of so many rows; None where they come in parts, and nobody has counted them."""
 
     @abc.abstractmethod
     def builder(self) -> IndexTableBuilder:
@@ -280,9 +288,9 @@ class CatalogIndex(abc.ABC):
             The table speaks of files that the segment does not have.
         """
 
-    @abc.abstractmethod
-    def merged(self, tables: Sequence[pa.Table]) -> tuple[pa.Table, frozenset[int]]:
-        """Return one table of several, whose files are numbered alike, and the files that it does not cover any more."""
+    def merged(self, tables: Sequence[pa.Table]) -> pa.Table:
+        """Return one table of several of one schema, whose files are numbered alike; only where rows are not `rows_apart`."""
+        raise NotImplementedError(f"rows of the kind {self.kind!r} are sorted into one table")
 
     @abc.abstractmethod
     def by_file(self, table: pa.Table, num_files: int) -> Sequence[pa.Table]:
@@ -317,15 +325,6 @@ class RowwiseIndex(CatalogIndex):
         """See `CatalogIndex.renumbered`."""
         moved = places[check_ordinals(self.ordinals(table), len(places))]
         return self.with_ordinals(table.filter(pa.array(moved >= 0)), moved[moved >= 0])
-
-    def merged(self, tables: Sequence[pa.Table]) -> tuple[pa.Table, frozenset[int]]:
-        """See `CatalogIndex.merged`."""
-        # Segments may differ in the type of the column; the type of the first counts.
-        schema = tables[0].schema
-        alike = [table for table in tables if table.schema.equals(schema)]
-        others = [table for table in tables if not table.schema.equals(schema)]
-        lost = frozenset(file for table in others for file in np.unique(self.ordinals(table)).tolist())
-        return pa.concat_tables(alike).sort_by(list(self.order)), lost
 
     def by_file(self, table: pa.Table, num_files: int) -> Sequence[pa.Table]:
         """See `CatalogIndex.by_file`."""

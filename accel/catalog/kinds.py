@@ -29,9 +29,13 @@ def spelled_indexes(given: Mapping[str | tuple[str, ...], str | Sequence[str]]) 
     ------
     ValueError
         There is no such kind, or it is not of such columns.
+    TypeError
+        A kind is no text.
     """
     out: dict[str, list[str]] = {}
     for columns, kinds in given.items():
+        if not isinstance(kinds, str | Sequence):
+            raise TypeError(f"kinds of index are given by name, not as {type(kinds).__name__}")
         for name in [kinds] if isinstance(kinds, str) else kinds:
             kind = KINDS.get(name) if isinstance(name, str) else None
             if kind is None:

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Final
 
 from accel.cache.cache_key import CacheKey
-from accel.catalog.building import MOST_SEGMENTS, CatalogBuilder
+from accel.catalog.building import CatalogBuilder
 from accel.catalog.describing import metadata_bytes
 from accel.catalog.head import CatalogHead
 from accel.catalog.homes import CatalogHome
@@ -83,12 +83,9 @@ class LearningBuilder(CatalogBuilder):
         new = [
             (path, file) for path, file in sorted(inside.items()) if known.get(path) != (file.etag, file.size)
         ]
-        change, failed = await self._describe(new, snapshot.head, done=0, total=len(new))
-        if change is not None:
-            snapshot = await self._commit(change, snapshot)
-        if len(snapshot.head.segments) > MOST_SEGMENTS:
-            await self._merge(snapshot)
-        return [file.url for path, file in new if path not in failed]
+        described = await self.describer.describe(new, snapshot.head, self._home)
+        await self.commit([described], completes=False, snapshot=snapshot)
+        return [file.url for path, file in new if path not in described.failed]
 
 
 class IndexLearner:

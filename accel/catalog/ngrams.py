@@ -76,16 +76,17 @@ class Ngrams(CatalogIndex):
     """Pages of trigrams of a text column."""
 
     kind: ClassVar[str] = "ngram"
+    rows_apart: ClassVar[bool] = False
 
     @property
     def order(self) -> Sequence[tuple[str, str]]:
         """See `CatalogIndex.order`."""
         return (("gram", "ascending"), ("block", "ascending"))
 
-    def encoding(self, table: pa.Table) -> TableEncoding:
+    def encoding(self, schema: pa.Schema, num_rows: int | None) -> TableEncoding:
         """See `CatalogIndex.encoding`."""
         # A lookup reads a page for each trigram.
-        page_rows = min(max(table.num_rows // _PAGES, 16), 256)
+        page_rows = min(max((num_rows or 0) // _PAGES, 16), 256)
         delta = dict.fromkeys(("gram", "block"), "DELTA_BINARY_PACKED")
         return TableEncoding(page_rows=page_rows, column_encoding=delta, write_statistics=tuple(delta))
 
@@ -106,7 +107,7 @@ class Ngrams(CatalogIndex):
         at = table.schema.get_field_index("units")
         return table.set_column(at, _SCHEMA.field("units"), pa.array(units, pa.binary()))
 
-    def merged(self, tables: Sequence[pa.Table]) -> tuple[pa.Table, frozenset[int]]:
+    def merged(self, tables: Sequence[pa.Table]) -> pa.Table:
         """See `CatalogIndex.merged`."""
         blocks = _Blocks()
         for table in tables:
@@ -119,7 +120,7 @@ class Ngrams(CatalogIndex):
                 opaque = np.zeros(len(alive), bool)
                 opaque[_members(block.opaque)] = True
                 blocks.add(block.files[live], grams[keep], moved[units[keep]], opaque[alive])
-        return blocks.finish(), frozenset()
+        return blocks.finish()
 
     def by_file(self, table: pa.Table, num_files: int) -> Sequence[pa.Table]:
         """See `CatalogIndex.by_file`."""

@@ -10,10 +10,7 @@ import pyarrow as pa
 from accel.cache.cache import Cache
 from accel.catalog.head import Segment, SegmentObject
 from accel.catalog.segments import MatchingFiles
-from accel.decode.arrow import arrow_schema
 from accel.errors import AccelError, IndexFormatError, ObjectChangedError, ObjectNotFoundError, StoreError
-from accel.format.footer import parse_footer, parse_tail
-from accel.format.model import FileMetadata
 from accel.metrics import Metrics
 from accel.options import Options, Phases
 from accel.planning.file_entry import FileBlock, FileEntry, FileFacts
@@ -60,22 +57,25 @@ class ObjectTables:
 
     def schema(self, segment: Segment, table: str) -> pa.Schema:
         """See `TableReader.schema`."""
-        metadata = _footer(segment.objects[table])
-        return arrow_schema(metadata.schema, metadata.key_value)
+        return segment.objects[table].schema
 
     def inline_bytes(self, segment: Segment, table: str, column: str) -> int | None:
         """See `TableReader.inline_bytes`."""
         one = segment.objects[table]
         if one.content is None:
             return None
-        metadata = _footer(one)
+        metadata = one.footer
         leaf = metadata.schema.names.index(column)
         return int(metadata.chunks.uncompressed[:, leaf].sum())
+
+    def compares(self, segment: Segment, column: str) -> bool:
+        """See `TableReader.compares`: a store compares nothing."""
+        return False
 
     async def matching(
         self, segment: Segment, bound: Bound, *, constant: frozenset[str]
     ) -> MatchingFiles | None:
-        """See `TableReader.matching`: a store compares nothing."""
+        """See `TableReader.matching`."""
         return None
 
     async def read(
@@ -151,17 +151,12 @@ def _by_group(rows: RowSelection, one: SegmentObject) -> dict[int, RowSelection]
     """Rows of a table by the row groups that its footer tells of."""
     out: dict[int, RowSelection] = {}
     start = 0
-    for group, size in enumerate(_footer(one).group_rows.tolist()):
+    for group, size in enumerate(one.footer.group_rows.tolist()):
         inside = rows.intersect(RowSelection.of([(start, start + size)]))
         if inside:
             out[group] = RowSelection.of([(a - start, b - start) for a, b in inside])
         start += size
     return out
-
-
-def _footer(one: SegmentObject) -> FileMetadata:
-    length = parse_tail(memoryview(one.tail)[-8:]).length
-    return parse_footer(one.tail[-8 - length : -8], file_size=one.size, footer_start=one.size - 8 - length)
 
 
 async def read_file(

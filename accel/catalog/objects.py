@@ -7,7 +7,6 @@ an older head finds what it names until `vacuum` removes it.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import secrets
 import tempfile
@@ -15,48 +14,35 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
-
-import pyarrow as pa
+from typing import BinaryIO, Final
 
 from accel.cache.cache import Cache
 from accel.cache.cache_key import CacheKey, Entry
 from accel.cache.freshness import PART_BYTES, put_object, written_since
-from accel.catalog.describing import metadata_bytes
-from accel.catalog.head import HEAD_NAME, CatalogHead, Segment, SegmentObject, Table
-from accel.catalog.kinds import index_of_table
+from accel.catalog.head import HEAD_NAME, CatalogHead, Segment, SegmentObject
 from accel.catalog.object_tables import ObjectTables
 from accel.catalog.segments import CatalogSnapshot, SegmentReader
-from accel.decode.arrow import arrow_schema, shared_schema
-from accel.errors import IndexFormatError, ObjectChangedError, StoreError
+from accel.catalog.table_files import Rows, tail_of_file, without_page_index, write_table_file
+from accel.errors import IndexFormatError, ObjectChangedError, ParquetFormatError, StoreError
 from accel.metrics import Metrics
 from accel.options import MIB, Options
-from accel.planning.opening import open_file
-from accel.planning.read_request import Tail
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
 from accel.store.client import Client, Connector
 from accel.store.fetch import same_etag
 from accel.store.location import Location, parse_url
-from accel.store.range_store import ObjectEntry, Remover, Writer
+from accel.store.range_store import ObjectEntry, Writer
 from accel.store.threads import WORK
 
 __all__ = ["INLINE_BYTES", "ObjectHome", "directory_at"]
 
 INLINE_BYTES: Final = MIB
-"""Bytes of segments that a head holds itself, so that they cost no request."""
+"""Bytes that a head holds of segments beside their footers, so that they cost no request: small objects as a whole, and
+page indexes."""
 _FIRST_READ: Final = 4 * MIB
 """Bytes of a head that are requested first; a longer one takes another request."""
 _HEAD_READS: Final = 10
 """Reads of a head that commits may interrupt, one after the other."""
 _MOST_HEAD: Final = 256 * MIB
-_GROUP_ROWS: Final = 1 << 20
-_PAGE_ROWS: Final = 4096
-_INLINE_PAGE_ROWS: Final = 64
-"""Files of a page of metadata where all of them are read at once: they compress well together."""
-_PAGE_FILES: Final = 8
-"""Files of a page of metadata where each is read by itself."""
-_LEVEL: Final = 9
-"""Of Zstandard: the tables are written once and read often."""
 
 
 def directory_at(path: str | os.PathLike[str], *, in_store: bool) -> Location:
@@ -75,10 +61,15 @@ class ObjectHome:
         The directory of the catalog.
     in_store : bool
         The files are those of a store that the caller gave.
+    head_bytes : int
+        Bytes that a head holds of segments beside their footers.
     """
 
-    def __init__(self, client: Client, location: Location, *, in_store: bool) -> None:
+    def __init__(
+        self, client: Client, location: Location, *, in_store: bool, head_bytes: int = INLINE_BYTES
+    ) -> None:
         self._client = client
+        self._head_bytes = head_bytes
         self.location = location
         self.in_store = in_store
         path = location.path.strip("/")
@@ -197,6 +188,8 @@ class ObjectHome:
                 pin = ObjectId(self._head, size, payload.etag)
                 stash = await self._client.read(self._head, [rest], pin=pin, metrics=counts)
                 data, trips = bytes(stash[rest.key]) + data, 2
+        except ParquetFormatError as error:
+            raise IndexFormatError("the head of the catalog is empty", path=str(self)) from error
         finally:
             metrics.absorb(counts)
         try:
@@ -227,7 +220,7 @@ class ObjectHome:
         StoreError
             The store cannot be written to, or failed.
         """
-        data = _within_limit(head).encode()
+        data = _within_limit(head, self._head_bytes).encode()
         if instead_of is None:
             await put_object(self._client, self._head, parts=_parts(data), size=len(data), if_absent=True)
             return
@@ -239,7 +232,7 @@ class ObjectHome:
 
     async def put_segment(
         self,
-        tables: dict[str, pa.Table],
+        tables: Mapping[str, Rows],
         *,
         num_files: int,
         uncovered: Mapping[str, frozenset[int]] | None = None,
@@ -252,23 +245,24 @@ class ObjectHome:
             id=secrets.token_hex(8), num_files=num_files, objects=objects, uncovered=uncovered or {}
         )
 
-    async def _put_table(self, name: str, table: pa.Table) -> SegmentObject:
+    async def _put_table(self, name: str, rows: Rows) -> SegmentObject:
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         object_name = f"{name.partition(' ')[0]}-{stamp}-{secrets.token_hex(8)}.parquet"
-        data = await WORK.run(_parquet_of, name, table)
         path = self._directory + object_name
-        await put_object(self._client, path, parts=_parts(data), size=len(data))
+        with tempfile.TemporaryDirectory(prefix="accel-catalog-") as directory:
+            file = Path(directory) / "table.parquet"
+            num_rows = await WORK.run(write_table_file, name, rows, file)
+            size = file.stat().st_size
+            with file.open("rb") as source:
+                await put_object(self._client, path, parts=_parts_of(source), size=size)
+            tail = await WORK.run(tail_of_file, file)
+            content = file.read_bytes() if size <= INLINE_BYTES else None
         # The version that is there now; a name is used once.
         end = await self._client.read_tail(path, 8, metrics=Metrics())
-        if end.size != len(data):
-            raise StoreError(f"the store has {end.size} of {len(data)} bytes of an object", path=path)
+        if end.size != size:
+            raise StoreError(f"the store has {end.size} of {size} bytes of an object", path=path)
         return SegmentObject(
-            name=object_name,
-            size=len(data),
-            etag=end.etag,
-            num_rows=table.num_rows,
-            tail=_tail_of(data),
-            content=data if len(data) <= INLINE_BYTES else None,
+            name=object_name, size=size, etag=end.etag, num_rows=num_rows, tail=tail, content=content
         )
 
     # -- what lies there -------------------------------------------------------------------------
@@ -281,82 +275,44 @@ class ObjectHome:
 
     async def delete(self, name: str) -> None:
         """Remove an object of a segment."""
-        store = self._client.store
-        if not isinstance(store, Remover):
-            raise StoreError("this store removes no objects", path=str(self))
-        await store.remove(self._directory + name)
+        await self._client.remove(self._directory + name)
 
 
-def _within_limit(head: CatalogHead) -> CatalogHead:
-    """The same head, with the contents of the smallest objects as far as `INLINE_BYTES` go, and no others."""
-    sized = sorted(
-        (one.size, one.name) for segment in head.segments for one in segment.objects.values() if one.content
-    )
-    inside: set[str] = set()
+def _within_limit(head: CatalogHead, most: int) -> CatalogHead:
+    """The same head, with what saves requests as far as so many bytes go: objects as a whole, or their page indexes. The
+    smallest come first."""
+    costs: list[tuple[int, str, bool]] = []
+    for segment in head.segments:
+        for one in segment.objects.values():
+            costs.append((len(one.tail) - len(without_page_index(one.tail)), one.name, False))
+            if one.content is not None:
+                costs.append((one.size, one.name, True))
+    inside: set[tuple[str, bool]] = set()
     total = 0
-    for size, name in sized:
+    for size, name, whole in sorted(costs):
         total += size
-        if total > INLINE_BYTES:
+        if total > most:
             break
-        inside.add(name)
+        inside.add((name, whole))
     segments = []
     for segment in head.segments:
         objects = {
-            table: one if one.name in inside else replace(one, content=None)
+            table: replace(
+                one,
+                content=one.content if (one.name, True) in inside else None,
+                tail=one.tail if (one.name, False) in inside else without_page_index(one.tail),
+            )
             for table, one in segment.objects.items()
         }
         segments.append(replace(segment, objects=objects))
     return replace(head, segments=tuple(segments))
 
 
-def _parquet_of(name: str, table: pa.Table) -> bytes:
-    # The rows of `files` are large, and of a large index they are taken one by one.
-    if name == Table.FILES:
-        whole = _encode(table, page_rows=_INLINE_PAGE_ROWS, use_dictionary=False)
-        return (
-            whole
-            if len(whole) <= INLINE_BYTES
-            else _encode(table, page_rows=_PAGE_FILES, use_dictionary=False)
-        )
-    if name == Table.BOUNDS:
-        return _encode(table, page_rows=_PAGE_ROWS, use_dictionary=["column", "family"])
-    index = index_of_table(name)
-    if index is None:
-        raise ValueError(f"there is no table {name!r}")
-    return _encode(table, **dataclasses.asdict(index.encoding(table)))
-
-
-def _encode(table: pa.Table, *, page_rows: int, **encoding: Any) -> bytes:
-    from accel.writing.table_writer import write_table
-
-    with tempfile.TemporaryDirectory(prefix="accel-catalog-") as directory:
-        path = Path(directory) / "table.parquet"
-        write_table(
-            table,
-            path,
-            page_rows=page_rows,
-            row_group_size=_GROUP_ROWS,
-            compression="zstd",
-            compression_level=_LEVEL,
-            **encoding,
-            write_page_checksum=True,
-        )
-        return path.read_bytes()
-
-
-def _tail_of(data: bytes) -> bytes:
-    """The end of a Parquet file: page indexes and footer."""
-    steps = open_file(
-        "", len(data), max_footer_bytes=len(data), arrow_schema=arrow_schema, shared=shared_schema
-    )
-    next(steps)
-    try:
-        steps.send(Tail(memoryview(data), 0, len(data), None))
-    except StopIteration as done:
-        return metadata_bytes(done.value)
-    raise TypeError("a whole file needs nothing more")
-
-
 async def _parts(data: bytes) -> AsyncIterator[bytes]:
     for start in range(0, len(data), PART_BYTES):
         yield data[start : start + PART_BYTES]
+
+
+async def _parts_of(file: BinaryIO) -> AsyncIterator[bytes]:
+    while part := await WORK.run(file.read, PART_BYTES):
+        yield part

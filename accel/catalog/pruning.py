@@ -68,6 +68,8 @@ class Verdict:
     tables: Sequence[str]
     hits: Mapping[str, Hits]
     """What the indexes say, by table."""
+    all_match: Bools | None = None
+    """Whether all rows of each file match; None where that was not asked, or is not known."""
 
     @classmethod
     def of(cls, hits: Mapping[str, Hits], may_match: Callable[..., Bools]) -> Verdict:
@@ -115,6 +117,8 @@ class CatalogPruner:
         self._may_lack = may_lack
         self.unknown: Sequence[FileEntry] = ()
         """The files of the block that was pruned last that the catalog does not know in their current version."""
+        self._first: FileEntry | None = None
+        """The first file of the scan, which settles its types."""
         self.has_failed = False
         """Whether there is a catalog that cannot be used."""
 
@@ -174,18 +178,25 @@ class CatalogPruner:
             self.pass_over(error, request.reader.metrics)
             return block
 
-    def likely_columns(self) -> frozenset[str]:
-        """Return the columns of the predicate, by `column_text`, as far as their names tell."""
-        where = self._spec.where
-        if where is None or self._spec.selection is not None or self._spec.embedded:
-            return frozenset()
-        return frozenset(column_text(column.path) for column in columns_of(where))
+    async def load_first(
+        self, snapshot: CatalogSnapshot, reader: SegmentReader, request: SourceRequest
+    ) -> None:
+        """Load what the question is likely to take, as far as the names of its columns tell."""
+        where, names, answers = self._spec.where, frozenset[str](), request.answers
+        if where is not None and self._spec.selection is None and not self._spec.embedded:
+            names = frozenset(column_text(column.path) for column in columns_of(where))
+        asked = None if answers is None else answers.fact_columns()
+        if asked is not None:
+            from accel.catalog.facts import column_texts
+
+            names |= column_texts(asked)
+        await reader.load_first(snapshot, names, counts=asked is not None)
 
     async def _prune(
         self, block: FileBlock, snapshot: CatalogSnapshot, reader: SegmentReader, request: SourceRequest
     ) -> FileBlock:
         metrics = request.reader.metrics
-        await reader.load_first(snapshot, self.likely_columns())
+        await self.load_first(snapshot, reader, request)
         places = await self._match(block, snapshot, reader)
         metrics.add("catalog_stale", len(block.files) - len(places))
         self.unknown = [file for at, file in enumerate(block.files) if at not in places]
@@ -194,7 +205,7 @@ class CatalogPruner:
             (first,) = await self._with_metadata([(first, places[0])], reader)
         verdicts = await self.verdicts(first, block.partition_schema, snapshot, reader, request)
         left: list[tuple[FileEntry, FilePlace | None]] = []
-        dropped: list[FilePlace] = []
+        dropped: dict[str, list[int]] = {}
         for at, file in enumerate(block.files[1:], 1):
             place = places.get(at)
             if (
@@ -204,7 +215,7 @@ class CatalogPruner:
             ):
                 left.append((file, place))
             else:
-                dropped.append(place)
+                dropped.setdefault(place.tables.segment.id, []).append(place.ordinal)
         files = await self.enrich([(first, places.get(0)), *left], verdicts, reader, request)
         self.count(len(places), dropped, verdicts, metrics)
         return self.finish(block, files, snapshot, reader)
@@ -212,17 +223,15 @@ class CatalogPruner:
     def count(
         self,
         covered: int,
-        dropped: Sequence[FilePlace],
+        dropped: Mapping[str, Sequence[int] | Int64s],
         verdicts: Mapping[str, Verdict] | None,
         metrics: Metrics,
     ) -> None:
-        """Count files that the catalog covers, and those of them that it rules out."""
-        metrics.catalog.add(total=covered, kept=covered - len(dropped))
-        metrics.files.add(total=len(dropped), kept=0)
-        places: dict[str, list[int]] = {}
-        for place in dropped:
-            places.setdefault(place.tables.segment.id, []).append(place.ordinal)
-        for segment, ordinals in places.items():
+        """Count files that the catalog covers, and those of them that it rules out: their ordinals by segment."""
+        total = sum(map(len, dropped.values()))
+        metrics.catalog.add(total=covered, kept=covered - total)
+        metrics.files.add(total=total, kept=0)
+        for segment, ordinals in dropped.items():
             verdict = (verdicts or {})[segment]
             numbers, counts = np.unique(verdict.dropped_by[ordinals], return_counts=True)
             for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
@@ -235,7 +244,9 @@ class CatalogPruner:
         reader: SegmentReader,
         request: SourceRequest,
     ) -> list[FileEntry]:
-        """Return files with the metadata that the catalog has of them, and with the rows that may match."""
+        """Return files with the metadata that the catalog has of them, and with the rows that may match; with facts instead
+        where these answer the question."""
+        files = await self._with_facts(files, verdicts, reader, request)
         entries = await self._with_metadata(files, reader)
         if verdicts is None:
             return entries
@@ -262,19 +273,21 @@ class CatalogPruner:
     ) -> Mapping[int, FilePlace]:
         """Where the catalog has the current version of each file, by its place in the block."""
         root, base = self.home.base(snapshot.head)
-        at_path: dict[str, int] = {file.path: at for at, file in enumerate(block.files) if file.root == root}
-        places: dict[int, FilePlace] = {}
         for tables in snapshot.tables:
-            directory = await reader.load_directory(tables)
-            live = tables.live().tolist()
-            for ordinal, path in enumerate(directory.paths):
-                at = at_path.get(base + path)
-                if at is None or not live[ordinal]:
-                    continue
-                file = block.files[at]
-                same = file.etag is not None and same_etag(file.etag, directory.etags[ordinal])
-                if same and file.size == directory.sizes[ordinal]:
-                    places[at] = FilePlace(tables, ordinal)
+            await reader.load_directory(tables)
+        ordinals = snapshot.ordinals()
+        places: dict[int, FilePlace] = {}
+        start = len(base)
+        for at, file in enumerate(block.files):
+            found = ordinals.get(file.path[start:])
+            if found is None or file.root != root or not file.path.startswith(base):
+                continue
+            tables, ordinal = found
+            directory = tables.directory
+            if directory is None or file.etag is None or file.size != directory.sizes[ordinal]:
+                continue
+            if same_etag(file.etag, directory.etags[ordinal]):
+                places[at] = FilePlace(tables, ordinal)
         return places
 
     async def verdicts(
@@ -294,6 +307,7 @@ class CatalogPruner:
         partition_schema : pyarrow.Schema
             The columns that paths spell.
         """
+        self._first = first
         where = self._spec.where
         if where is None or self._spec.selection is not None or self._spec.embedded:
             return None
@@ -328,10 +342,54 @@ class CatalogPruner:
         ]
         found = await reader.side_by_side([*looked_up, *bounded])
         n = len(snapshot.tables)
-        return {
-            tables.segment.id: Verdict.of(hits, partial(tables.may_match, bound, matching, constant=constant))
-            for tables, hits, matching in zip(snapshot.tables, found[:n], found[n:], strict=True)
+        verdicts = {}
+        for tables, hits, matching in zip(snapshot.tables, found[:n], found[n:], strict=True):
+            verdict = Verdict.of(hits, partial(tables.may_match, bound, matching, constant=constant))
+            if request.answers is not None and matching is None:
+                verdict = replace(verdict, all_match=tables.all_match(bound, constant=constant))
+            verdicts[tables.segment.id] = verdict
+        return verdicts
+
+    async def _with_facts(
+        self,
+        files: Sequence[tuple[FileEntry, FilePlace | None]],
+        verdicts: Mapping[str, Verdict] | None,
+        reader: SegmentReader,
+        request: SourceRequest,
+    ) -> Sequence[tuple[FileEntry, FilePlace | None]]:
+        """The files, with facts where these answer a question about all rows."""
+        answers, first = request.answers, self._first
+        # The first file has its metadata by now; it need not be looked at.
+        places = {
+            at: place
+            for at, (file, place) in enumerate(files)
+            if place is not None and (file.facts is None or file == first)
         }
+        matching = {key: one.all_match for key, one in (verdicts or {}).items() if one.all_match is not None}
+        filtered = self._spec.where is not None
+        if answers is None or first is None or not places or (filtered and not matching):
+            return files
+        from accel.catalog.facts import answering_facts
+
+        try:
+            handle, opening = await request.reader.open(first)
+        except AccelError:
+            return files  # opened again in its turn, it says what is wrong
+        reader.round_trips += opening
+        found = await answering_facts(
+            answers,
+            [(files[at][0], place.tables, place.ordinal) for at, place in places.items()],
+            handle,
+            all_match=matching if filtered else None,
+            reader=reader,
+        )
+        out = list(files)
+        for at, facts in zip(places, found, strict=True):
+            file, place = files[at]
+            if facts is not None:
+                tail = None if file.facts is None else file.facts.tail
+                out[at] = replace(file, facts=replace(facts, tail=tail)), place
+        return out
 
     async def _with_metadata(
         self, files: Sequence[tuple[FileEntry, FilePlace | None]], reader: SegmentReader
@@ -367,7 +425,9 @@ class CatalogPruner:
     ) -> FileEntry:
         """The file with the rows that may match, where the catalog knows them."""
         verdict = verdicts[place.tables.segment.id]
-        if file.facts is None or (not verdict.hits and verdict.may_match[place.ordinal]):
+        if file.facts is None or file.facts.all_match:
+            return file
+        if not verdict.hits and verdict.may_match[place.ordinal]:
             return file
         rows: Mapping[int, RowSelection] | None = {}
         if verdict.may_match[place.ordinal]:

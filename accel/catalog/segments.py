@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from accel.arrays import integers
+from accel import kernels
+from accel.arrays import bools, bytes_array, integers
 from accel.catalog.bound_bytes import End, decode_bounds
 from accel.catalog.describing import BOUNDS_SCHEMA, FILES_SCHEMA, WHOLE_FILE, column_text
 from accel.catalog.head import CatalogHead, Segment, Table
@@ -43,6 +44,11 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_FEW_FILES: Final = 64
+"""Files whose metadata decides: bounds of further columns are not read for them."""
+_PLACE_BYTES: Final = 200
+"""About the memory of an entry of a dictionary of files."""
+_COUNTS: Final = ("num_rows", "schema_fingerprint")
 _MOST_METADATA: Final = 4 * MIB
 """Metadata of a segment that stays decoded in memory, in bytes; of more only the rows that are asked for are decoded."""
 
@@ -75,12 +81,21 @@ class _ColumnRows:
         return int(self.lower.nbytes + self.upper.nbytes) + 40 * len(self.files)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class FileCounts:
+    """Rows and schemas of the files of a segment."""
+
+    num_rows: Int64s
+    fingerprints: Sequence[str]
+
+
 @dataclass(slots=True, eq=False)
 class SegmentTables:
     """One segment, as far as it is read."""
 
     segment: Segment
     directory: FileDirectory | None = None
+    counts: FileCounts | None = None
     columns: dict[str, _ColumnRows] = field(default_factory=dict)
     _decoded: dict[str, tuple[pa.DataType, Bounds]] = field(default_factory=dict)
     """The bounds of each column, for the type that was asked for last."""
@@ -132,19 +147,35 @@ class SegmentTables:
         index_evidence : callable, optional
             What indexes say of parts of the predicate.
         """
-        if found is not None:
-            return _judge(
-                found, bound, self.segment.num_files, constant=constant, index_evidence=index_evidence
-            )
         bounds = {
-            column.path: self._bounds_of(column)
+            column.path: self.bounds_of(column)
             for column in bound.columns
             if column.path[0] not in constant and column_text(column.path) in self.columns
         }
+        if found is not None:
+            return _judge(
+                found,
+                bound,
+                bounds,
+                num_files=self.segment.num_files,
+                constant=constant,
+                index_evidence=index_evidence,
+            )
         evidence = prune(bound, bounds, self.segment.num_files, index_evidence=index_evidence)
         return evidence.may_true
 
-    def _bounds_of(self, column: BoundColumn) -> Bounds:
+    def all_match(self, bound: Bound, *, constant: frozenset[str]) -> Bools:
+        """Whether all rows of each file match, by what is read of its columns; parameters as for `may_match`."""
+        bounds = {
+            column.path: self.bounds_of(column)
+            for column in bound.columns
+            if column.path[0] not in constant and column_text(column.path) in self.columns
+        }
+        evidence = prune(bound, bounds, self.segment.num_files)
+        return ~(evidence.may_false | evidence.may_null)
+
+    def bounds_of(self, column: BoundColumn) -> Bounds:
+        """The bounds of each file, of a column that is read."""
         name = column_text(column.path)
         found = self._decoded.get(name)
         if found is None or found[0] != column.type:
@@ -177,9 +208,9 @@ def _decode(column: BoundColumn, rows: _ColumnRows, n: int) -> Bounds:
     else:
         # Columns of other types hold no NaN, and the catalog counts none for them.
         nans[files] = np.where(alike, rows.nan_count, -1)
-    mine = pa.array(np.flatnonzero(alike))
-    lower, has_lower = decode_bounds(rows.lower.take(mine), kind=kind, end=End.LOWER)
-    upper, has_upper = decode_bounds(rows.upper.take(mine), kind=kind, end=End.UPPER)
+    mine = bools(alike)
+    lower, has_lower = decode_bounds(kernels.filter(rows.lower, mine), kind=kind, end=End.LOWER)
+    upper, has_upper = decode_bounds(kernels.filter(rows.upper, mine), kind=kind, end=End.UPPER)
     at = files[alike]
     return Bounds(
         kind.domain, _spread(lower, at, n), _spread(upper, at, n), _spread(has_lower, at, n),
@@ -207,6 +238,7 @@ class CatalogSnapshot:
     checked_at: float
     """When the home was asked for it (monotonic clock)."""
     tables: tuple[SegmentTables, ...]
+    _ordinals: dict[str, tuple[SegmentTables, int]] | None = None
 
     @classmethod
     def of(
@@ -219,7 +251,23 @@ class CatalogSnapshot:
     @property
     def nbytes(self) -> int:
         """The memory that it takes."""
-        return 1024 + self.head_bytes + sum(tables.nbytes for tables in self.tables)
+        places = 0 if self._ordinals is None else _PLACE_BYTES * len(self._ordinals)
+        return 1024 + self.head_bytes + places + sum(tables.nbytes for tables in self.tables)
+
+    def ordinals(self) -> Mapping[str, tuple[SegmentTables, int]]:
+        """Return the segment and the ordinal of each file that counts, by path. The lists of files are loaded before."""
+        if self._ordinals is None:
+            self._ordinals = {}
+            for tables in self.tables:
+                if tables.directory is None:
+                    raise TypeError("the directory of a segment is read first")
+                paths, live = tables.directory.paths, tables.live().tolist()
+                self._ordinals |= {
+                    path: (tables, at)
+                    for at, (path, counts) in enumerate(zip(paths, live, strict=True))
+                    if counts
+                }
+        return self._ordinals
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -230,6 +278,8 @@ class MatchingFiles:
     """Their ordinals, ascending."""
     bounds: Mapping[str, pa.Table]
     """The rows of `bounds` about them as whole files, by column; each has the columns of `BOUND_COLUMNS`."""
+    round_trips: int
+    """The dependent waves of requests that it took."""
 
 
 class TableReader(Protocol):
@@ -280,6 +330,10 @@ class TableReader(Protocol):
         """Return the bytes of a column that it takes no request to read; None where it takes one."""
         ...
 
+    def compares(self, segment: Segment, column: str) -> bool:
+        """Return whether `matching` looks for bounds of a column by their values: then they are not read ahead."""
+        ...
+
     async def matching(
         self, segment: Segment, bound: Bound, *, constant: frozenset[str]
     ) -> MatchingFiles | None:
@@ -326,14 +380,19 @@ class SegmentReader:
         self.round_trips += max((reader.round_trips for reader in readers), default=0)
         return [task.result() for task in tasks]
 
-    async def load_first(self, snapshot: CatalogSnapshot, names: Iterable[str]) -> None:
+    async def load_first(
+        self, snapshot: CatalogSnapshot, names: Iterable[str], *, counts: bool = False
+    ) -> None:
         """Load in one wave what a question is likely to need of all segments: the lists of files, the bounds of some columns,
-        and the metadata of the first file of each."""
+        the metadata of the first file of each, and, where they are asked for, the numbers of rows."""
         works: list[Callable[[SegmentReader], Coroutine[Any, Any, object]]] = []
         for tables in snapshot.tables:
+            ahead = [name for name in names if not self._rows.compares(tables.segment, name)]
             works.append(partial(SegmentReader.load_directory, tables=tables))
-            works.append(partial(SegmentReader.load_bounds, tables=tables, names=names))
+            works.append(partial(SegmentReader.load_bounds, tables=tables, names=ahead))
             works.append(partial(SegmentReader.metadata, tables=tables, files=[tables.first]))
+            if counts:
+                works.append(partial(SegmentReader.load_counts, tables=tables))
         await self.side_by_side(works)
 
     async def load_directory(self, tables: SegmentTables) -> FileDirectory:
@@ -345,6 +404,15 @@ class SegmentReader:
             found = tables.directory = FileDirectory(paths, sizes, etags, any("=" in path for path in paths))
         return found
 
+    async def load_counts(self, tables: SegmentTables) -> FileCounts:
+        """Read how many rows each file of a segment has, and which files have the same columns."""
+        found = tables.counts
+        if found is None:
+            rows, schemas = (await self.read_columns(tables, Table.FILES, _COUNTS)).columns
+            numbers = np.array(rows.to_pylist(), np.int64)
+            found = tables.counts = FileCounts(numbers, schemas.to_pylist())
+        return found
+
     async def load_bounds(self, tables: SegmentTables, names: Iterable[str]) -> None:
         """Read the bounds of some columns, by `column_text`, as far as they are not read."""
         missing = sorted(set(names) - tables.columns.keys())
@@ -353,10 +421,9 @@ class SegmentReader:
         listed = InList(Column(("column",)), tuple(missing))
         where = And((listed, Compare(Op.EQ, Column(("row_group",)), Literal(WHOLE_FILE))))
         table = await self._read(tables.segment, Table.BOUNDS, BOUND_COLUMNS, where=where)
-        names_of = table.column("column").to_pylist()
         for name in missing:
-            at = np.array([place for place, other in enumerate(names_of) if other == name], np.int64)
-            tables.columns[name] = _column_rows(table.take(pa.array(at)), tables.segment.num_files)
+            mine = kernels.equal(table.column("column"), bytes_array([name.encode()], pa.string())[0])
+            tables.columns[name] = _column_rows(kernels.filter(table, mine), tables.segment.num_files)
 
     async def metadata(self, tables: SegmentTables, files: Sequence[int]) -> Mapping[int, bytes]:
         """Read the metadata of some files, by their ordinals."""
@@ -427,6 +494,10 @@ class SegmentReader:
         found = await self._rows.matching(tables.segment, bound, constant=constant)
         if found is None:
             await self.load_bounds(tables, names)
+            return None
+        self.round_trips += found.round_trips
+        if len(found.files) > _FEW_FILES:
+            await self.load_bounds(tables, names - found.bounds.keys())
         return found
 
     async def read_columns(self, tables: SegmentTables, table: str, columns: Sequence[str]) -> pa.Table:
@@ -439,6 +510,18 @@ class SegmentReader:
         names = self._rows.schema(tables.segment, table).names if schema is None else schema.names
         found = await self._read(tables.segment, table, names)
         return found if schema is None else found.cast(schema)
+
+    def schema(self, tables: SegmentTables, table: str) -> pa.Schema:
+        """Return the columns of a table. Sends no request."""
+        return self._rows.schema(tables.segment, table)
+
+    async def rows_of_table(self, tables: SegmentTables, table: str, start: int, stop: int) -> pa.Table:
+        """Read some rows of a table, and all columns."""
+        names = self.schema(tables, table).names
+        if start == stop:
+            return (await self._read(tables.segment, table, names)).slice(0, 0)
+        rows = RowSelection.of([(start, stop)])
+        return await self._read(tables.segment, table, names, rows=rows)
 
     async def _read(
         self,
@@ -463,14 +546,15 @@ _SCHEMAS: Final = {Table.FILES: FILES_SCHEMA, Table.BOUNDS: BOUNDS_SCHEMA}
 def _judge(
     found: MatchingFiles,
     bound: Bound,
-    num_files: int,
+    others: Mapping[tuple[str, ...], Bounds],
     *,
+    num_files: int,
     constant: frozenset[str],
     index_evidence: IndexEvidence | None,
 ) -> Bools:
-    """Whether each file may match, of those that a home left."""
+    """Whether each file may match, of those that a home left; `others` are bounds of all files."""
     n = len(found.files)
-    bounds = {}
+    bounds = {path: one.take(found.files) for path, one in others.items()}
     for column in bound.columns:
         table = found.bounds.get(column_text(column.path))
         if column.path[0] not in constant and table is not None:

@@ -7,31 +7,34 @@ import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
 from accel.catalog.objects import directory_at
 from accel.catalog.pruning import CatalogPruner, FilePlace
-from accel.catalog.segments import CatalogSnapshot, SegmentReader
+from accel.catalog.segments import CatalogSnapshot, SegmentReader, SegmentTables
 from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
-from accel.planning.file_entry import FileBlock
+from accel.planning.file_entry import FileBlock, FileEntry
 from accel.scanning.file_source import FileSource, SourceRequest
-from accel.store.range_store import ObjectEntry, PageSeen
+from accel.store.range_store import ObjectEntry, PageSeen, Payload
 from accel.store.request_errors import foremost
 from accel.store.tasks import Group
 from accel.tables.path_source import discover
 
 if TYPE_CHECKING:
+    from accel.arrays import Int64s
     from accel.catalog.learning import IndexLearner
     from accel.scanning.spec import ScanSpec
 
-__all__ = ["CatalogSource", "Listing"]
+__all__ = ["PAGE_FILES", "CatalogSource", "Listing"]
 
 
 _NO_COLUMNS = pa.schema([])
+PAGE_FILES: Final = 100_000
+"""Files of a catalog that are in memory at a time."""
 
 
 class Listing(enum.StrEnum):
@@ -56,6 +59,8 @@ class CatalogSource(FileSource):
     listing : Listing
     in_store : bool
         The caller gave a store.
+    page_files : int
+        Files of the catalog that are in memory at a time, where it lists the files.
     learner : IndexLearner, optional
         Is shown the files that the scan has opened and that the catalog lacks.
     """
@@ -68,8 +73,10 @@ class CatalogSource(FileSource):
         *,
         listing: Listing,
         in_store: bool,
+        page_files: int = PAGE_FILES,
         learner: IndexLearner | None = None,
     ) -> None:
+        self._page_files = page_files
         self._files = files
         self._pruner = pruner
         self._spec = spec
@@ -78,7 +85,7 @@ class CatalogSource(FileSource):
         self._learner = learner
 
     async def blocks(self, request: SourceRequest) -> AsyncIterator[FileBlock]:
-        """See `FileSource.blocks`: one block."""
+        """See `FileSource.blocks`: one block, or where the catalog lists more than `page_files` files, one for each page."""
         pruner, reader = self._pruner, self._pruner.reader(request)
         if self._listing is Listing.INDEX:
             snapshot, trips = await pruner.home.load(pruner.cache, request.reader.metrics)
@@ -88,10 +95,11 @@ class CatalogSource(FileSource):
                     path=str(pruner.home),
                     hint="refresh it, or let the store list the files",
                 )
-            await reader.load_first(snapshot, pruner.likely_columns())
             if self._covers_all(snapshot):
-                yield await self._matching(snapshot, trips, reader, request)
+                async for block in self._pages(snapshot, trips, request):
+                    yield block
                 return
+            await pruner.load_first(snapshot, reader, request)
             everything = [
                 FilePlace(tables, at)
                 for tables in snapshot.tables
@@ -145,38 +153,74 @@ class CatalogSource(FileSource):
         location = directory_at(source, in_store=self._in_store)
         if (location.root, location.path) != self._pruner.home.base(snapshot.head):
             return False
-        directories = [tables.directory for tables in snapshot.tables]
-        return spec.partitioning is None or not any(
-            each is None or each.spells_columns for each in directories
-        )
+        return spec.partitioning is None or not any(one.spells_columns for one in snapshot.head.segments)
+
+    async def _pages(
+        self, snapshot: CatalogSnapshot, trips: int, request: SourceRequest
+    ) -> AsyncIterator[FileBlock]:
+        """The files that may match, behind the first of all, in the order of their paths."""
+        pages = _pages_of(snapshot.tables, self._page_files)
+        first: tuple[FilePlace, FileEntry] | None = None
+        for number, tables in enumerate(pages):
+            last = number + 1 == len(pages)
+            # What is read of a catalog of several pages is not cached: it need not fit into memory.
+            page = replace(
+                snapshot,
+                tables=tables if len(pages) == 1 else tuple(SegmentTables(one.segment) for one in tables),
+            )
+            reader = self._pruner.reader(request)
+            await self._pruner.load_first(page, reader, request)
+            if first is None:
+                first = await self._first(page, snapshot, reader, request)
+            block = await self._matching(page, snapshot, first, reader, request)
+            if block is not None:
+                trips += block.round_trips if number == 0 else 0
+                yield replace(block, round_trips=trips, catalog_trips=trips, more=not last)
+
+    async def _first(
+        self, page: CatalogSnapshot, snapshot: CatalogSnapshot, reader: SegmentReader, request: SourceRequest
+    ) -> tuple[FilePlace, FileEntry]:
+        """The first file, whose schema is that of the scan, with its metadata."""
+        places = (FilePlace(tables, tables.first) for tables in page.tables)
+        place = min(places, key=lambda place: place.path)
+        (file,) = (await self._listed_by(self._entries([place], snapshot), snapshot, request)).files
+        (opened,) = await self._pruner.enrich([(file, place)], None, reader, request)
+        return place, opened
 
     async def _matching(
-        self, snapshot: CatalogSnapshot, trips: int, reader: SegmentReader, request: SourceRequest
-    ) -> FileBlock:
-        """The files that may match, behind the first of all."""
+        self,
+        page: CatalogSnapshot,
+        snapshot: CatalogSnapshot,
+        first: tuple[FilePlace, FileEntry],
+        reader: SegmentReader,
+        request: SourceRequest,
+    ) -> FileBlock | None:
+        """The files of a page that may match, and the first file where it is of the page; None where there are none."""
         pruner, metrics = self._pruner, request.reader.metrics
-        first = min(
-            (FilePlace(tables, tables.first) for tables in snapshot.tables),
-            key=lambda place: place.path,
-        )
-        (first_file,) = (await self._listed_by(self._entries([first], snapshot), snapshot, request)).files
-        (opened,) = await pruner.enrich([(first_file, first)], None, reader, request)
-        verdicts = await pruner.verdicts(opened, _NO_COLUMNS, snapshot, reader, request)
-        places, dropped = [first], []
-        for tables in snapshot.tables:
+        first_place, opened = first
+        verdicts = await pruner.verdicts(opened, _NO_COLUMNS, page, reader, request)
+        places: list[FilePlace] = []
+        dropped: dict[str, Int64s] = {}
+        covered = 0
+        for tables in page.tables:
             live = tables.live()
-            if tables is first.tables:
-                live[first.ordinal] = False
             left = live if verdicts is None else live & verdicts[tables.segment.id].may_match
+            if tables is first_place.tables:
+                left[first_place.ordinal] = True
             places += [FilePlace(tables, at) for at in np.flatnonzero(left).tolist()]
-            dropped += [FilePlace(tables, at) for at in np.flatnonzero(live & ~left).tolist()]
+            covered += int(live.sum())
+            gone = np.flatnonzero(live & ~left)
+            if len(gone):
+                dropped[tables.segment.id] = gone
+        pruner.count(covered, dropped, verdicts, metrics)
+        if not places:
+            return None
         entries = self._entries(places, snapshot)
         by_path = {entry.path: place for entry, place in zip(entries, places, strict=True)}
         block = await self._listed_by(entries, snapshot, request)
-        pruner.count(snapshot.head.num_files, dropped, verdicts, metrics)
+        block = replace(block, round_trips=0, listed=False)
         found = [(file, by_path.get(file.path)) for file in block.files]
-        found = [(opened if place == first else file, place) for file, place in found]
-        block = replace(block, round_trips=trips, catalog_trips=trips, listed=False)
+        found = [(opened if place == first_place else file, place) for file, place in found]
         return pruner.finish(block, await pruner.enrich(found, verdicts, reader, request), snapshot, reader)
 
     def _entries(self, places: Sequence[FilePlace], snapshot: CatalogSnapshot) -> list[ObjectEntry]:
@@ -212,6 +256,22 @@ class CatalogSource(FileSource):
         )
 
 
+def _pages_of(tables: Sequence[SegmentTables], most: int) -> list[tuple[SegmentTables, ...]]:
+    """The segments by the paths of their files, in pages whose paths do not overlap, of so many files where that can be."""
+    pages: list[list[SegmentTables]] = []
+    last, files = "", 0
+    for one in sorted(tables, key=lambda one: one.segment.first_path):
+        segment = one.segment
+        apart = bool(pages) and segment.first_path > last
+        if not pages or (apart and files + segment.num_files > most):
+            pages.append([])
+            files = 0
+        pages[-1].append(one)
+        files += segment.num_files
+        last = max(last, segment.last_path)
+    return [tuple(page) for page in pages]
+
+
 class _CatalogListing:
     """A `ListingClient` that lists what a catalog lists."""
 
@@ -228,4 +288,8 @@ class _CatalogListing:
         for entry in self._entries:
             if entry.path == path:
                 return entry
+        raise ObjectNotFoundError("the catalog lists no such file", path=path)
+
+    async def read_tail(self, path: str, length: int, *, metrics: Metrics) -> Payload:
+        # The commit of a catalog is its own: there is no journal beside its files.
         raise ObjectNotFoundError("the catalog lists no such file", path=path)

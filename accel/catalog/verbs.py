@@ -17,7 +17,7 @@ from accel.errors import StoreError
 from accel.options import Options, check_options
 from accel.predicate.expr import column_named
 from accel.store import io_loop
-from accel.store.client import Connector
+from accel.store.client import Client, Connector
 
 __all__ = [
     "IndexCall",
@@ -63,8 +63,9 @@ def build_index(
     columns : sequence of str, optional
         The columns, or dotted paths into structs, that have bounds; None for all. An index that exists keeps its own.
     indexes : mapping, optional
-        Kinds of index by column: "keys" tells for each value of the column which rows may hold it. It is for columns of many
-        values in no order, and answers `=` and `IN`. All values of the column are read for it.
+        Kinds of index, a name or a list of them, by column: "keys" and "ngram" tell which pages may hold a value, or a part
+        of a text; "distinct", "bloom" and "zonemap" tell of each file which values it has. "keys" may be of several columns,
+        given as a tuple; "zonemap" of an expression, as in "lower(name)". All values of these columns are read.
     progress : callable, optional
         Called with the number of files done and the number of files to do.
     store : obstore store or RangeStore, optional
@@ -85,11 +86,15 @@ def build_index(
         A store failed, or cannot be written to; the source holds no file (ObjectNotFoundError).
     IndexFormatError
         The index that is there is damaged.
+    ValueError
+        There is no such kind of index, or it is not of such columns.
 
     Examples
     --------
     >>> report = accel.build_index("s3://bucket/flights/")  # doctest: +SKIP
     >>> accel.scan("s3://bucket/flights/", "carrier = 'HA'", index="s3://bucket/flights/_accel/")  # doctest: +SKIP
+    >>> kinds = {"tailnum": ["keys", "ngram"], ("carrier", "flight"): "keys"}
+    >>> accel.build_index("s3://bucket/flights/", to="s3://bucket/index/", indexes=kinds)  # doctest: +SKIP
     """
     call = IndexCall(store, storage_options, options, progress).build(source, to, columns, indexes)
     del to, store, storage_options  # so that no traceback shows what they hold
@@ -255,7 +260,8 @@ def vacuum_index(
     index : str or PathLike
         The directory of the index.
     grace : float
-        Seconds for which an object stays after the index has done without it: scans that have begun by then read it.
+        Seconds for which an object stays after the index has done without it: scans that have begun by then read it. Objects
+        that were never part of the index stay for an hour at least, as somebody may be building with them.
     store, storage_options, options
         As for `build_index`.
 
@@ -326,14 +332,53 @@ class IndexCall:
         self._in_store = store is not None
         self._progress = progress
 
+    def client(self, root: str) -> Client:
+        """Return the client of a store."""
+        return self._connector.client(root)
+
     def home(self, index: Path) -> CatalogHome:
         """Return the home of an index."""
         return home_at(index, self._connector, in_store=self._in_store)
 
     def builder(self, index: Path) -> CatalogBuilder:
         """Return what builds and keeps an index."""
-        client_for = self._connector.client
-        return CatalogBuilder(self.home(index), client_for, options=self.options, progress=self._progress)
+        return CatalogBuilder(self.home(index), self.client, options=self.options, progress=self._progress)
+
+    def builder_for(
+        self,
+        source: Path | None,
+        to: Path | None,
+        columns: Sequence[str] | None,
+        indexes: Indexes | None,
+    ) -> tuple[CatalogBuilder, CatalogHead | None]:
+        """Return what builds the index of a source, and the head that it begins with; no head for an index that is there already.
+
+        Raises
+        ------
+        StoreError, TypeError, ValueError
+            As `build_index` does; ValueError too where neither a source nor an index is named.
+        """
+        if isinstance(columns, str):
+            raise TypeError(f"columns is a sequence of names, not the text {columns!r:.80}")
+        kinds = spelled_indexes(indexes or {})
+        if source is None and to is None:
+            raise ValueError("a source or an index is named, or both")
+        beside = to is None
+        index = index_beside(source or "") if to is None else to
+        builder, home = self.builder(index), self.home(index)
+        del index, to  # so that no traceback shows what they hold
+        if source is None:
+            return builder, None
+        directory = directory_at(source, in_store=self._in_store)
+        if home.is_in(directory):
+            raise StoreError("the index and the files cannot share a directory", path=str(directory))
+        head = CatalogHead(
+            base="." if beside else directory.url,
+            columns=None if columns is None else tuple(map(_column, columns)),
+            indexes=kinds,
+            complete=False,
+        )
+        return builder, head
 
     async def build(
         self,
@@ -343,22 +388,8 @@ class IndexCall:
         indexes: Indexes | None,
     ) -> IndexReport:
         """Do what `build_index` does."""
-        if isinstance(columns, str):
-            raise TypeError(f"columns is a sequence of names, not the text {columns!r:.80}")
-        kinds = spelled_indexes(indexes or {})
-        directory = directory_at(source, in_store=self._in_store)
-        beside = to is None
-        index = index_beside(source) if to is None else to
-        builder, home = self.builder(index), self.home(index)
-        del index, to
-        if home.is_in(directory):
-            raise StoreError("the index and the files cannot share a directory", path=str(directory))
-        head = CatalogHead(
-            base="." if beside else directory.url,
-            columns=None if columns is None else tuple(map(_column, columns)),
-            indexes=kinds,
-            complete=False,
-        )
+        builder, head = self.builder_for(source, to, columns, indexes)
+        del to
         return await builder.refresh(make=head)
 
     async def refresh(self, index: Path) -> IndexReport:

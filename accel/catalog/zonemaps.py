@@ -102,7 +102,7 @@ class Zonemaps(RowwiseIndex):
         """See `CatalogIndex.order`."""
         return (("file", "ascending"), ("row_group", "ascending"))
 
-    def encoding(self, table: pa.Table) -> TableEncoding:
+    def encoding(self, schema: pa.Schema, num_rows: int | None) -> TableEncoding:
         """See `CatalogIndex.encoding`."""
         return TableEncoding(page_rows=_PAGE_ROWS, use_dictionary=["family"])
 

@@ -15,9 +15,14 @@ from accel.options import Int96Unit, Options
 __all__ = [
     "UsageError",
     "accel_options",
+    "add_message_options",
+    "add_setting_options",
+    "add_store_options",
     "build_parser",
     "column_list",
     "for_command_line",
+    "index_argument",
+    "indexes_of",
     "reword",
     "scan_keywords",
     "storage_options",
@@ -58,7 +63,7 @@ _SPELLED: Final = tuple(
         (r", and any obstore store by store=", ""),
     )
 )
-_ONLY_IN_PYTHON = re.compile(r"(?<!['\"\w])(?:schema|store)=(?![^\s,;)])|\baccel\.\w+\(")
+_ONLY_IN_PYTHON = re.compile(r"(?<!['\"\w])(?:schema|store)=(?![^\s,;)])|\baccel\.\w+\(|\blearn=")
 
 
 def reword(hint: str) -> str:
@@ -122,7 +127,7 @@ def _shared() -> argparse.ArgumentParser:
     shared.add_argument(
         "source", nargs="+", metavar="URL", help="file, directory or glob: s3:, gs:, az:, http:, path"
     )
-    _add_store_options(shared)
+    add_store_options(shared)
     source = shared.add_argument_group("source")
     source.add_argument(
         "--partitioning",
@@ -140,12 +145,13 @@ def _shared() -> argparse.ArgumentParser:
         "--listing", choices=("store", "index"), default="store", help="what lists the files (%(default)s)"
     )
     source.add_argument("--no-glob", action="store_true", help="*, ? and [ are part of a name")
-    _add_setting_options(shared)
-    _add_message_options(shared)
+    add_setting_options(shared)
+    add_message_options(shared)
     return shared
 
 
-def _add_store_options(parser: argparse.ArgumentParser) -> None:
+def add_store_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options about how a store is reached."""
     store = parser.add_argument_group("store")
     store.add_argument(
         "--storage-option",
@@ -169,7 +175,8 @@ def _add_store_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_setting_options(parser: argparse.ArgumentParser) -> None:
+def add_setting_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options about accel.Options."""
     parser.add_argument(
         "--option",
         action="append",
@@ -180,7 +187,8 @@ def _add_setting_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_message_options(parser: argparse.ArgumentParser) -> None:
+def add_message_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options about messages."""
     talk = parser.add_argument_group("messages")
     talk.add_argument("--verbose", "-v", action="store_true", help="say what it cost, on standard error")
     talk.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -302,9 +310,9 @@ def _add_index_verb(verbs: Any, name: str, text: str, target: str) -> argparse.A
     )
     parser.add_argument("target", metavar=target, help="a URL or path")
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
-    _add_setting_options(parser)
-    _add_store_options(parser)
-    _add_message_options(parser)
+    add_setting_options(parser)
+    add_store_options(parser)
+    add_message_options(parser)
     return parser
 
 
@@ -321,7 +329,7 @@ def _add_embed(commands: Any) -> None:
         "--index",
         "-i",
         action="append",
-        type=_index,
+        type=index_argument,
         default=[],
         metavar="COLUMN=KIND[:LEVEL]",
         help="KIND is distinct, bitmap, bloom, ngram, zonemap, sketch, idx1, or one of yours; COLUMN, for a zonemap, may be "
@@ -330,9 +338,9 @@ def _add_embed(commands: Any) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="build everything, write nothing")
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
-    _add_setting_options(parser)
-    _add_store_options(parser)
-    _add_message_options(parser)
+    add_setting_options(parser)
+    add_store_options(parser)
+    add_message_options(parser)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -381,7 +389,16 @@ def _aggregate(text: str) -> tuple[Any, str]:
     return (column if column else ()), function
 
 
-def _index(text: str) -> tuple[str, str, str | None]:
+def indexes_of(given: Sequence[tuple[str, str, str | None]]) -> dict[str, list[Any]]:
+    """Return the argument `indexes=` that all `--index` together mean."""
+    indexes: dict[str, list[Any]] = {}
+    for column, kind, level in given:
+        indexes.setdefault(column, []).append(kind if level is None else (kind, level))
+    return indexes
+
+
+def index_argument(text: str) -> tuple[str, str, str | None]:
+    """Read COLUMN=KIND or COLUMN=KIND:LEVEL."""
     column, equals, kind = text.rpartition("=")
     kind, colon, level = kind.partition(":")
     if not (column and equals and kind) or (colon and level not in _LEVELS):

@@ -8,9 +8,8 @@ import dataclasses
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
 
-from accel.cli.arguments import UsageError, accel_options, storage_options
+from accel.cli.arguments import UsageError, accel_options, indexes_of, storage_options
 from accel.cli.output import print_json, say
 from accel.cli.terminal import byte_count, console_for, print_table, work_progress
 from accel.cli.values import safe_text
@@ -23,9 +22,6 @@ _STAGES = {"index": "indexing", "copy": "copying"}
 
 def run_embed(given: argparse.Namespace) -> None:
     """Run the command; raise what `accel.embed` does, and UsageError for an index that cannot be built."""
-    indexes: dict[str, list[Any]] = {}
-    for column, kind, level in given.index:
-        indexes.setdefault(column, []).append(kind if level is None else (kind, level))
     try:
         with _progress() as progress, warnings.catch_warnings():
             # The report repeats them.
@@ -33,7 +29,7 @@ def run_embed(given: argparse.Namespace) -> None:
             report = embed(
                 given.source,
                 given.target,
-                indexes=indexes,
+                indexes=indexes_of(given.index),
                 storage_options=storage_options(given),
                 options=accel_options(given),
                 progress=progress,

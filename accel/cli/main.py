@@ -9,12 +9,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
 from accel.cli.arguments import UsageError, build_parser, for_command_line
 
-__all__ = ["main"]
+__all__ = ["main", "run_command"]
 
 _FAILED = 1
 _USAGE = 2
@@ -39,8 +39,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         of the output went away. argparse exits with 2 itself; SIGTERM and SIGHUP exit with 143 and 129.
     """
     given = build_parser().parse_args(argv)
+    return run_command(given, _dispatch, prints=_prints(given))
+
+
+def run_command(
+    given: argparse.Namespace, dispatch: Callable[[argparse.Namespace], int], *, prints: bool = False
+) -> int:
+    """Run a command, and return the exit status that `main` describes: errors are printed, and signals end it in order.
+
+    Parameters
+    ----------
+    given : argparse.Namespace
+        Its arguments, `debug` among them.
+    dispatch : callable
+        Runs it, and returns the exit status where it does not fail.
+    prints : bool
+        Whether there is no sense in it when standard output is closed.
+    """
     with _ended_by_signals(), _open_streams() as printing:
-        return _run(given, printing=printing)
+        return _run(given, dispatch, refused=prints and not printing)
 
 
 @contextlib.contextmanager
@@ -90,11 +107,11 @@ def _open_streams() -> Iterator[bool]:
         yield printing
 
 
-def _run(given: argparse.Namespace, *, printing: bool) -> int:
+def _run(given: argparse.Namespace, dispatch: Callable[[argparse.Namespace], int], *, refused: bool) -> int:
     try:
-        if not printing and _prints(given):
+        if refused:
             raise OSError("standard output is closed")
-        status = _dispatch(given)
+        status = dispatch(given)
         sys.stdout.flush()
     except BrokenPipeError:
         _drop_output()

@@ -38,6 +38,7 @@ __all__ = [
     "agrees_with_chunk",
     "chunk_bounds",
     "chunk_extremes",
+    "has_inexact_bounds",
     "joined_chunk_bounds",
     "null_counts",
     "page_bounds",
@@ -126,6 +127,19 @@ def joined_chunk_bounds(
         shift = np.repeat(np.cumsum(sizes) - sizes, [file.num_row_groups for file in files])
     stored = _Statistics(rows, columns.__getitem__, blob, shift)
     return _chunk_bounds(files[0].shared, leaf_ordinal, stored, arrow_type)
+
+
+def has_inexact_bounds(files: Sequence[PackedMetadata], leaf_ordinal: int) -> Bools:
+    """Return whether a bound of a column in each row group of several files of one schema is marked as no value of it.
+
+    Of byte arrays, whose bounds are mostly not marked at all, nothing is said.
+    """
+    schema = files[0].shared.schema
+    columns = chunks_of_leaf(files, leaf_ordinal)
+    if schema.elements[schema.leaves[leaf_ordinal].element].physical is Physical.BYTE_ARRAY:
+        return np.zeros(len(columns["min_exact"]), bool)
+    found: Bools = (columns["min_exact"] == 0) | (columns["max_exact"] == 0)
+    return found
 
 
 def _chunk_bounds(

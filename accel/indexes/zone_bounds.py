@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from accel import kernels
 from accel.arrays import from_numpy, integers, mask, validity
 from accel.errors import IndexFormatError
 from accel.format.domain import Bounds, Domain
@@ -271,7 +271,7 @@ def _least_and_most(values: pa.Array, starts: Int64s) -> tuple[list[Any], list[A
         return _ranked(values, starts)
     ends = np.append(starts[1:], len(values))
     ranges = zip(starts.tolist(), (ends - starts).tolist(), strict=True)
-    found = [pc.min_max(values.slice(start, rows)) for start, rows in ranges]
+    found = [kernels.min_max(values.slice(start, rows)) for start, rows in ranges]
     return [each["min"].as_py() for each in found], [each["max"].as_py() for each in found]
 
 
@@ -445,8 +445,8 @@ class _Ordered:
             if last - first + 1 == len(rows)
             else self.column.take(from_numpy(rows))
         )
-        value = pc.min_max(here)["max" if greatest else "min"]
-        return value.as_py(), rows[mask(pc.equal(here, value))]
+        value = kernels.min_max(here)["max" if greatest else "min"]
+        return value.as_py(), rows[mask(kernels.equal(here, value))]
 
 
 def _extreme(columns: Sequence[_Ordered], start: int, stop: int, *, greatest: bool) -> Values:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from accel import kernels as pc
-from accel.arrays import relabel, whole
+from accel.arrays import packed_validity, relabel, whole
 from accel.errors import SchemaMismatchError
 from accel.format.domain import Domain, storage_type
 from accel.indexes.expressions import Expression
@@ -139,7 +139,11 @@ def _as_bytes(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """A cast to text would refuse bytes that are not UTF-8, which a scan returns as they are."""
     types = pa.types
     if types.is_fixed_size_binary(kind):
-        return values.cast(kind)
+        # A cast refuses no values, and bytes beyond those of a slice.
+        filler = bytes(kind.byte_width)
+        data = b"".join([filler if value is None else value for value in values.to_pylist()])
+        valid = packed_validity(values)
+        return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(data)], values.null_count)
     if types.is_string_view(kind) or types.is_binary_view(kind):
         return relabel(values.cast(pa.binary_view()), kind)
     if types.is_large_string(kind) or types.is_large_binary(kind):

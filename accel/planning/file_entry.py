@@ -27,6 +27,8 @@ class ValueRange:
     null_count: int | None = None
     nan_count: int | None = None
     num_rows: int | None = None
+    exact: bool = False
+    """Whether both bounds are values of the column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,6 +55,12 @@ class FileFacts:
     it is current, unless the entry's own etag tells."""
     bounds: Mapping[tuple[str, ...], ValueRange] = field(default_factory=dict)
     """By the path of the column. They exclude a file before it is opened."""
+    values: Mapping[tuple[str, ...], pa.Array] = field(default_factory=dict)
+    """By the path of a column, all of its distinct values, null among them where there is one."""
+    num_rows: int | None = None
+    """The rows of the file."""
+    all_match: bool = False
+    """Whether every row of the file matches the predicate of the scan."""
     rows: Mapping[int, RowSelection] | None = None
     """By row group, the rows that may match; row groups that are not named hold none. None says nothing."""
 

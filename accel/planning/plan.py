@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from accel.coalesce import Merging
 from accel.errors import AccelError
+from accel.metrics import Metrics
 from accel.planning.pages import Piece, PieceSize, piece_wants
 from accel.planning.task import ScanTask
 from accel.planning.two_phase import cut_task, filter_phase, output_phase
@@ -258,8 +259,9 @@ class Explain:
 
 
 def _counted(counts: Mapping[str, int]) -> str:
-    """Counts by name as text, those that are not 0."""
-    some = [f"{number:,} {name.replace('_', ' ')}" for name, number in counts.items() if number]
+    """Counts of a table of an index as text, those that are not 0."""
+    names = ("files", "row_groups", "pages", "rows")
+    some = [f"{counts[name]:,} {name.replace('_', ' ')}" for name in names if counts.get(name)]
     return ", ".join(some) or "nothing"
 
 
@@ -283,8 +285,11 @@ class Plan:
         *,
         schema: pa.Schema,
         explained: Explain | Callable[[], Explain] | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         self.tasks: tuple[ScanTask, ...] = tuple(tasks)
+        self.metrics = Metrics() if metrics is None else metrics
+        """The counts of its planning; of a plan that was read back there are none."""
         strange = set(map(type, self.tasks)) - {ScanTask}
         if strange:
             raise TypeError(f"a plan is made of tasks, not of a {strange.pop().__name__}")
@@ -359,8 +364,7 @@ class Plan:
 
     def __setstate__(self, state: dict[str, object]) -> None:
         other = Plan.from_arrow(state["table"])
-        self.tasks, self.schema = other.tasks, other.schema
-
+        self.tasks, self.schema, self.metrics = other.tasks, other.schema, other.metrics
         explained = state["explained"]
         self._explained = explained if isinstance(explained, Explain) else None
 

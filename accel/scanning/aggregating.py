@@ -15,6 +15,7 @@ from accel.errors import SchemaMismatchError
 from accel.indexes.expressions import Expression
 from accel.planning.aggregates import (
     Aggregates,
+    Function,
     Measure,
     Tally,
     check_aggregates,
@@ -22,7 +23,8 @@ from accel.planning.aggregates import (
     resolve_aggregates,
     tally_array,
 )
-from accel.planning.file_entry import FileEntry
+from accel.planning.fact_answers import matching_facts, range_answers, tally_of_range
+from accel.planning.file_entry import FileEntry, FileFacts
 from accel.planning.file_planner import FilePlan
 from accel.planning.handle import FileHandle
 from accel.planning.metadata_answers import MEASURES_KEY, MetadataAnswer, answer_tasks, narrow_tasks
@@ -89,6 +91,47 @@ class Aggregation:
         left = plan.with_tasks(answer.tasks, handle)
         reader.metrics.add("rows_from_metadata", answer.rows)
         return left, trips
+
+    def fact_columns(self) -> tuple[str, ...] | None:
+        """See `FactAnswers.fact_columns`."""
+        if self._limited:
+            return None
+        return tuple(dict.fromkeys(one.column for one in self._asked if one.column is not None))
+
+    @property
+    def takes_values(self) -> bool:
+        """See `FactAnswers.takes_values`."""
+        return False
+
+    def facts_suffice(self, facts: FileFacts, paths: Mapping[str, tuple[str, ...]]) -> bool:
+        """See `FactAnswers.facts_suffice`."""
+        functions: dict[str, set[Function]] = {}
+        for one in self._asked:
+            if one.column is not None:
+                functions.setdefault(one.column, set()).add(one.function)
+        ranges = [(facts.bounds.get(paths.get(name, ())), asked) for name, asked in functions.items()]
+        return all(
+            values is not None and range_answers(values, asked, facts.num_rows or 0)
+            for values, asked in ranges
+        )
+
+    def answer_facts(self, file: FileEntry, question: Question) -> int | None:
+        """See `MetadataAnswers.answer_facts`."""
+        facts = None if self._limited else matching_facts(file)
+        if facts is None or facts.num_rows is None:
+            return None
+        tallies = []
+        for measure in self._resolved.measures:
+            values = None if measure.path[0] in question.partition_names else facts.bounds.get(measure.path)
+            plain = measure.of is Expression.VALUE and values is not None
+            if values is None or not plain or not range_answers(values, measure.functions, facts.num_rows):
+                return None
+            tally = tally_of_range(measure, values, facts.num_rows)
+            if tally is None:
+                return None
+            tallies.append(tally)
+        self._answers[id(file)] = file, MetadataAnswer([], tuple(tallies), facts.num_rows)
+        return facts.num_rows
 
     def begin_again(self) -> None:
         """Forget the answers from metadata that were not folded yet."""

@@ -79,7 +79,7 @@ def excluded_by_facts(files: Sequence[FileEntry], question: Question) -> list[bo
 
 def _is_outside(file: FileEntry, bound: Bound) -> bool:
     facts = file.facts
-    if facts is None or not facts.bounds or file.etag is None or facts.etag is None:
+    if facts is None or not facts.bounds or facts.all_match or file.etag is None or facts.etag is None:
         return False
     if file.size != facts.size or not same_etag(file.etag, facts.etag):
         return False

@@ -13,9 +13,16 @@ import pyarrow as pa
 from accel.decode.pool import DecodePool
 from accel.errors import SchemaMismatchError
 from accel.planning.aggregates import Aggregates
-from accel.planning.distinct_answers import DistinctAnswer, answer_distinct, narrow_distinct, one_measure
+from accel.planning.distinct_answers import (
+    DistinctAnswer,
+    DistinctWay,
+    answer_distinct,
+    narrow_distinct,
+    one_measure,
+)
 from accel.planning.distinct_values import DistinctSet, distinct_measure
-from accel.planning.file_entry import FileEntry
+from accel.planning.fact_answers import distinct_of_facts, distinct_of_range, matching_facts
+from accel.planning.file_entry import FileEntry, FileFacts
 from accel.planning.file_planner import FilePlan
 from accel.planning.handle import FileHandle
 from accel.planning.query import Question
@@ -49,7 +56,8 @@ class DistinctCollection:
         self._selected = selected
         self._aggregates: Aggregates | None = None
         self._found: DistinctSet | None = None
-        self._answers: dict[int, DistinctAnswer] = {}
+        # An answer stands beside its file, whose id is its own that long.
+        self._answers: dict[int, tuple[FileEntry, DistinctAnswer]] = {}
         self._folded: Counter[str] = Counter()
         self.rows = 0
         """Rows so far."""
@@ -81,10 +89,45 @@ class DistinctCollection:
 
         answer, trips = await reader.ask(file, handle, steps)
         # A file that is planned again replaces what it came to before.
-        self._answers[id(file)] = answer
+        self._answers[id(file)] = file, answer
         left = plan.with_tasks(answer.tasks, handle)
         reader.metrics.add("rows_from_metadata", answer.rows)
         return left, trips
+
+    def fact_columns(self) -> tuple[str, ...] | None:
+        """See `FactAnswers.fact_columns`."""
+        return None if self._limited else (self._column,)
+
+    @property
+    def takes_values(self) -> bool:
+        """See `FactAnswers.takes_values`."""
+        return True
+
+    def facts_suffice(self, facts: FileFacts, paths: Mapping[str, tuple[str, ...]]) -> bool:
+        """See `FactAnswers.facts_suffice`."""
+        if paths.get(self._column, ()) in facts.values:
+            return True
+        values = facts.bounds.get(paths.get(self._column, ()))
+        if values is None:
+            return False
+        kind = pa.null() if values.lower is None else values.lower.type
+        return distinct_of_range(kind, values, facts.num_rows or 0) is not None
+
+    def answer_facts(self, file: FileEntry, question: Question) -> int | None:
+        """See `MetadataAnswers.answer_facts`."""
+        facts, aggregates = matching_facts(file), self._aggregates
+        if self._limited or facts is None or facts.num_rows is None or aggregates is None:
+            return None
+        measure = aggregates.measures[0]
+        if measure.path[0] in question.partition_names:
+            return None
+        found = distinct_of_facts(measure, facts)
+        if found is None:
+            return None
+        answer = DistinctAnswer(found, rows=facts.num_rows)
+        answer.count("files", DistinctWay.CATALOG)
+        self._answers[id(file)] = file, answer
+        return facts.num_rows
 
     def begin_again(self) -> None:
         """See `MetadataAnswers.begin_again`."""
@@ -111,13 +154,13 @@ class DistinctCollection:
     @property
     def answered(self) -> int:
         """Rows that metadata answered, of runs that were not folded yet."""
-        return sum(answer.rows for answer in self._answers.values())
+        return sum(answer.rows for _, answer in self._answers.values())
 
     @property
     def units(self) -> Mapping[str, int]:
         """The units, by level and way, whose values were found so far."""
         total = Counter(self._folded)
-        for answer in self._answers.values():
+        for _, answer in self._answers.values():
             total.update(answer.units)
         return dict(sorted(total.items()))
 
@@ -131,7 +174,7 @@ class DistinctCollection:
         if self._aggregates is None:
             # Nothing was planned: the schema tells whether there is such a column, and of what type.
             await running.schema()
-        for answer in self._answers.values():
+        for _, answer in self._answers.values():
             self._folded.update(answer.units)
             self.rows += answer.rows
             if self._found is not None:

@@ -23,7 +23,7 @@ from accel.scanning.file_source import FileSource
 from accel.scanning.file_stream import FileStream, plan_files
 from accel.scanning.resolved_source import MetadataAnswers, ResolvedSource
 from accel.scanning.run import Run, RunHandle, converted_schema
-from accel.scanning.spec import ScanSpec, is_planned, is_stream, refuse_beside_a_plan
+from accel.scanning.spec import OnError, ScanSpec, is_planned, is_stream, refuse_beside_a_plan
 from accel.store import io_loop
 from accel.store.client import Client
 from accel.store.request_errors import foremost
@@ -228,6 +228,7 @@ class Engine:
         *,
         limit: int | None = None,
         answers: MetadataAnswers | None = None,
+        on_error: OnError = OnError.RAISE,
     ) -> ResolvedSource:
         self._last = ResolvedSource(
             self.spec,
@@ -236,6 +237,7 @@ class Engine:
             limit=limit,
             answers=answers,
             first_names=self._names,
+            on_error=on_error,
         )
         return self._last
 
@@ -272,7 +274,25 @@ class Engine:
 
     # -- planning --------------------------------------------------------------------------------
 
-    async def plan(self, metrics: Metrics, *, aggregation: Folding | None = None) -> Plan:
+    def resolve(self, metrics: Metrics) -> ResolvedSource:
+        """Return the source, to take blocks of files from; no file is opened."""
+        return self._resolved(metrics)
+
+    async def find(self, metrics: Metrics, *, on_error: OnError = OnError.RAISE) -> ResolvedSource:
+        """Find the first files of the source, and settle the question; `plan` goes on from there."""
+        found = self._resolved(metrics, on_error=on_error)
+        await found.first_block()
+        await found.question()
+        return found
+
+    async def plan(
+        self,
+        metrics: Metrics,
+        *,
+        aggregation: Folding | None = None,
+        found: ResolvedSource | None = None,
+        on_error: OnError = OnError.RAISE,
+    ) -> Plan:
         """Return all tasks, from metadata alone; with an aggregation, the tasks that it leaves to be read."""
         from accel.planning.plan import Plan
 
@@ -283,7 +303,7 @@ class Engine:
                     "the aggregates of a plan are not explained", hint="explain those of the scan"
                 )
             return source if isinstance(source, Plan) else Plan(_tasks_of(source), schema=_schema_of(source))
-        resolved = self._resolved(metrics, answers=aggregation)
+        resolved = found or self._resolved(metrics, answers=aggregation, on_error=on_error)
         try:
             plans = await plan_files(resolved)
             question = await resolved.question()
@@ -301,9 +321,8 @@ class Engine:
             forgets=self._cache is None,
         )
         # Without a cache of the caller's the function would keep the metadata of all files alive as long as the plan.
-        return Plan(
-            tasks, schema=question.output, explained=explained if self._cache is not None else explained()
-        )
+        explanation = explained if self._cache is not None else explained()
+        return Plan(tasks, schema=question.output, explained=explanation, metrics=metrics)
 
 
 def _make_reader(

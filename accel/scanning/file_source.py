@@ -8,14 +8,39 @@ catalog of a million files yields many.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
-from accel.planning.file_entry import FileBlock, FileEntry
+from accel.planning.file_entry import FileBlock, FileEntry, FileFacts
 from accel.predicate.expr import Expr
 from accel.reader.reader import Reader
 
-__all__ = ["FileSource", "SourceRequest"]
+__all__ = ["FactAnswers", "FileSource", "SourceRequest"]
+
+
+class FactAnswers(Protocol):
+    """Answers a question about all rows of a file from the facts of its source, which need no metadata of it then."""
+
+    def fact_columns(self) -> tuple[str, ...] | None:
+        """Return the columns whose bounds and counts it takes, as the caller wrote them; None where facts answer nothing."""
+        ...
+
+    @property
+    def takes_values(self) -> bool:
+        """Whether it takes the distinct values of these columns, where the source has them."""
+        ...
+
+    def facts_suffice(self, facts: FileFacts, paths: Mapping[str, tuple[str, ...]]) -> bool:
+        """Return whether facts answer for a file.
+
+        Parameters
+        ----------
+        facts : FileFacts
+        paths : mapping
+            By the names of `fact_columns`, the paths of the columns that the file has.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -28,6 +53,8 @@ class SourceRequest:
     """A source may leave out files that cannot match, and no others."""
     columns: tuple[str, ...] | None = None
     """The columns of the result; None for all."""
+    answers: FactAnswers | None = None
+    """What answers from facts, where the scan asks about all rows; None where it reads rows."""
     on_entries: Callable[[Iterable[FileEntry]], None] | None = None
     """Is shown the first entries of a block while the source still waits for the others. The entries are sure to be
     in the block."""

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from accel.errors import AccelError
 from accel.metrics import Metrics
+from accel.planning.fact_answers import matching_facts
 from accel.planning.file_entry import FileBlock, FileEntry
 from accel.planning.file_planner import FilePlan
 from accel.planning.handle import FileHandle
@@ -27,7 +28,8 @@ from accel.planning.query import Question
 from accel.scanning.block_pruning import excluded_by_facts
 from accel.scanning.file_jobs import FileJob, FileJobs
 from accel.scanning.footer_prefetch import FooterPrefetcher, PrefetchedFile
-from accel.scanning.resolved_source import ResolvedSource
+from accel.scanning.resolved_source import MetadataAnswers, ResolvedSource
+from accel.scanning.spec import SKIPPED, OnError
 from accel.store.tasks import breathe
 
 __all__ = ["FileStream", "ListingSpeculation", "plan_files"]
@@ -38,6 +40,8 @@ class _Excluded(enum.Enum):
 
     UNOPENED = "unopened"
     """Excluded by its partition values, or by the facts of the source."""
+    ANSWERED = "answered"
+    """The facts of the source answer for all of its rows."""
 
 
 _Found: TypeAlias = "_Excluded | FileHandle | PrefetchedFile | None"
@@ -168,7 +172,8 @@ class FileStream(FileJobs):
             prefetcher = self._prefetcher
             if self._ready and (prefetcher is None or len(self._ready) + _BLOCK > prefetcher.depth):
                 return
-            if self._prunes and source.settled is None and source.settles_unasked():
+            unasked = self._prunes and source.settles_unasked()
+            if source.settled is None and (unasked or self._awaits_facts()):
                 await source.question()
             self._look_at_some()
 
@@ -194,10 +199,11 @@ class FileStream(FileJobs):
 
     def _look_at_some(self) -> None:
         """Prune the next files of the block together, and ask for those that have to be opened."""
+        source = self._source
         start, self._at = self._at, min(self._at + _BLOCK, len(self._files))
         files = self._files[start : self._at]
         for file in files:
-            self._source.offer_facts(file)
+            source.offer_facts(file)
         if self._prunes and self._question is None:
             self._question = self._source.settled
         prefetcher, first = self._prefetcher, self._first
@@ -207,6 +213,8 @@ class FileStream(FileJobs):
             found = [None if file is first else prefetcher.take_early(file) for file in files]
         if self._prunes and self._question:
             self._prune(files, self._question, found)
+        if source.answers is not None and source.settled is not None:
+            self._answer(files, source.answers, source.settled, found)
         if prefetcher is not None:
             paths = self._source.paths
             for place, file in enumerate(files):
@@ -215,6 +223,23 @@ class FileStream(FileJobs):
                     found[place] = prefetcher.ask(file)
         places = range(self._start + start, self._start + self._at)
         self._ready.extend(zip(places, files, found, strict=True))
+
+    def _awaits_facts(self) -> bool:
+        """Whether facts may answer for the next files, which are opened otherwise while the question is settled."""
+        if self._source.answers is None:
+            return False
+        return any(matching_facts(file) is not None for file in self._files[self._at : self._at + _BLOCK])
+
+    def _answer(
+        self, files: Sequence[FileEntry], answers: MetadataAnswers, question: Question, found: list[_Found]
+    ) -> None:
+        """Note which of the files without a verdict need not be opened, as facts answer for them."""
+        for place, file in enumerate(files):
+            if found[place] is None:
+                rows = answers.answer_facts(file, question)
+                if rows is not None:
+                    found[place] = _Excluded.ANSWERED
+                    self.reader.metrics.add("rows_from_metadata", rows)
 
     def _prune(self, files: Sequence[FileEntry], question: Question, found: list[_Found]) -> None:
         """Note which of the files without a verdict statistics exclude."""
@@ -317,7 +342,14 @@ async def plan_files(source: ResolvedSource) -> list[FilePlan]:
     async def work() -> None:
         while (left := await stream.next()) is not None:
             place, file, opened = left
-            plans[place] = await source.plan_current(file, opened)
+            try:
+                plans[place] = await source.plan_current(file, opened)
+            except SKIPPED as error:
+                if source.on_error is OnError.RAISE:
+                    raise
+                source.reader.metrics.warn(f"skipped: {error.at(path=file.url)}")
+                plans[place] = FilePlan()
+                source.count(plans[place], 1)
 
     most = source.spec.options.max_files_in_flight
     block = await source.first_block()

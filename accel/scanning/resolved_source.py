@@ -30,9 +30,9 @@ from accel.planning.task import ScanTask
 from accel.reader.reader import Reader
 from accel.scanning.block_pruning import excluded_together
 from accel.scanning.file_jobs import FileJob
-from accel.scanning.file_source import FileSource, SourceRequest
+from accel.scanning.file_source import FactAnswers, FileSource, SourceRequest
 from accel.scanning.footer_prefetch import FooterPrefetcher, PrefetchedFile
-from accel.scanning.spec import ScanSpec
+from accel.scanning.spec import SKIPPED, OnError, ScanSpec
 from accel.store.fetch import same_etag
 from accel.store.threads import WORK
 
@@ -44,7 +44,7 @@ __all__ = ["MetadataAnswers", "ResolvedSource"]
 _NO_COLUMNS = pa.schema([])
 
 
-class MetadataAnswers(Protocol):
+class MetadataAnswers(FactAnswers, Protocol):
     """Answers a question about all rows from the metadata of each file, as far as possible, before rows are read."""
 
     def narrow(self, question: Question) -> Question:
@@ -57,6 +57,16 @@ class MetadataAnswers(Protocol):
         """Answer from the metadata of a file; return the plan of the rest, and the round trips that it took.
 
         For a file that is planned again it is called again: the last call counts.
+        """
+        ...
+
+    def answer_facts(self, file: FileEntry, question: Question) -> int | None:
+        """Answer from the facts that the source has of a file, which need not be opened then; None where they do not prove it.
+
+        Returns
+        -------
+        int or None
+            The rows of the file.
         """
         ...
 
@@ -96,6 +106,8 @@ class ResolvedSource:
         Answers an aggregate. What comes out of the run then is what metadata could not answer.
     first_names : list of str, optional
         The columns that every file must have, in order, where the consumer matches them by position.
+    on_error : OnError
+        Whether a missing or broken file may be left out. Then another one settles the schema, too.
     """
 
     def __init__(
@@ -107,8 +119,10 @@ class ResolvedSource:
         limit: int | None = None,
         answers: MetadataAnswers | None = None,
         first_names: list[str] | None = None,
+        on_error: OnError = OnError.RAISE,
     ) -> None:
         self.spec = spec
+        self.on_error = on_error
         self.reader = make_reader()
         self._make_reader = make_reader
         self._source = source
@@ -129,6 +143,8 @@ class ResolvedSource:
         self._unsettled: Exception | None = None
         self._settling = asyncio.Lock()
         self._first: tuple[FileHandle, int] | None = None
+        self._settling_file: FileEntry | None = None
+        """The file that settles the question, where it is not the first one."""
         self.takes_all = False
         """All files are going to be planned."""
         self.prefetcher: FooterPrefetcher | None = None
@@ -188,6 +204,7 @@ class ResolvedSource:
             reader=self.reader,
             where=self.spec.where,
             columns=self.spec.columns,
+            answers=None if self.spec.selection is not None or self.spec.embedded else self.answers,
             on_entries=self._prefetch if early else None,
         )
 
@@ -271,7 +288,7 @@ class ResolvedSource:
         if schema is None or len(block.partition_schema):
             # A column of the file wins over one of its path: only the file tells whether it has it.
             if self._first is None:
-                self._first = await self._open_first(block.files[0])
+                self._first = await self._open_first_of(block.files)
             handle, trips = self._first
             self.counts.opening_trips = max(self.counts.opening_trips, trips)
             own = handle.arrow_schema.names
@@ -312,6 +329,19 @@ class ResolvedSource:
     @staticmethod
     def _is_single(block: FileBlock) -> bool:
         return len(block.files) == 1 and not block.more
+
+    async def _open_first_of(self, files: Sequence[FileEntry]) -> tuple[FileHandle, int]:
+        """Return the first file; where files may be left out, the first that can be opened."""
+        failure: AccelError | None = None
+        for file in files if self.on_error is OnError.SKIP else files[:1]:
+            try:
+                opened = await self._open_first(file)
+            except SKIPPED as error:
+                failure = failure or error
+                continue
+            self._settling_file = file
+            return opened
+        raise failure or AccelError("there is no file to open")
 
     async def _open_first(self, file: FileEntry) -> tuple[FileHandle, int]:
         """Return the first file, for the question and for its own plan."""
@@ -436,7 +466,7 @@ class ResolvedSource:
             plan = FilePlan()
             self.count(plan, 1)
             return plan, block.round_trips
-        if file is block.files[0]:
+        if file is (self._settling_file or block.files[0]):
             # The question opens this one.
             await self.question()
             (handle, opening), self._first = self._first or await self._open_first(file), None

@@ -283,7 +283,7 @@ class Scan:
     def distinct(self, column: str) -> pa.Array:
         """Find the distinct values of a column of the result.
 
-        Rows are read only where metadata does not prove their values: see docs/distinct.md.
+        Rows are read only where metadata does not prove their values: see docs/aggregates.md.
 
         Parameters
         ----------

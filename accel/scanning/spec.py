@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -12,7 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from accel.errors import AccelError, ColumnNotFoundError, PredicateError, redact
+from accel.errors import (
+    AccelError,
+    ColumnNotFoundError,
+    EncryptedFileError,
+    ObjectNotFoundError,
+    ParquetFormatError,
+    PredicateError,
+    redact,
+)
 from accel.options import Options
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
@@ -23,6 +32,8 @@ if TYPE_CHECKING:
     from accel.planning.plan import Plan
 
 __all__ = [
+    "SKIPPED",
+    "OnError",
     "Partitioning",
     "Path",
     "PathKey",
@@ -46,6 +57,19 @@ Source: TypeAlias = "Path | Sequence[Path | ScanTask] | Plan | ScanTask | Iterat
 """The sources of a scan: paths, a plan or its tasks, or the batches that `mapInArrow` passes."""
 Partitioning: TypeAlias = 'Literal["auto", "hive"] | pa.Schema | None'
 """How directory names are read."""
+
+
+class OnError(enum.StrEnum):
+    """What happens to a file that is missing or broken."""
+
+    RAISE = "raise"
+    """Its error is raised."""
+    SKIP = "skip"
+    """The file is left out from there on, and named in the warnings of the metrics."""
+
+
+SKIPPED = (ObjectNotFoundError, ParquetFormatError, EncryptedFileError)
+"""The errors of a missing or broken file. That a file was replaced is none: rows of two versions would mix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

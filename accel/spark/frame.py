@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from accel.api import AUTO, DEFAULT_CACHE, plan, scan
-from accel.options import MIB, Options, check_options
-from accel.planning.task_arrow import TASK_ARROW_SCHEMA, join_rows, take_out
-from accel.scanning.spec import Path, check_count
+from accel.api import AUTO, DEFAULT_CACHE
+from accel.options import Options, check_options
+from accel.planning.plan import Plan
+from accel.planning.task_arrow import TASK_ARROW_SCHEMA, take_out
+from accel.predicate.where import to_expr
+from accel.scanning.spec import OnError, check_count
+from accel.spark.credentials import with_credentials
+from accel.spark.executing import TaskReader, for_executors
+from accel.spark.partitions import enough_tasks, parallelism_of, partition_count, spread
+from accel.spark.planning import FilePlanner, FoundFiles, Planning, plan_or_find
 from accel.spark.schema import spark_ddl, spark_schema
 
 if TYPE_CHECKING:
+    from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
     from accel.cache.cache import Cache
     from accel.catalog.own_index import FilesIndex
-    from accel.planning.plan import Plan
+    from accel.metrics import Metrics
     from accel.predicate.where import Where
     from accel.scanning.spec import Partitioning, Path, PathKey, Paths
 
-__all__ = ["TASK_SCHEMA", "check_partitions", "for_executors", "planned_frame", "read", "spread"]
+__all__ = ["TASK_SCHEMA", "check_partitions", "planned_frame", "read"]
+
+_FILES_EACH = 10_000
+"""The most files that one partition plans."""
+_MOST_ROWS = 2**31 - 1
+"""Spark counts the rows of a limit in 32 bits."""
 
 TASK_SCHEMA = spark_ddl(TASK_ARROW_SCHEMA)
 """The Spark schema, as DDL text, of the tasks that `paths.mapInArrow(accel.plan, TASK_SCHEMA)` returns."""
-
-_PARTITION_BYTES = 64 * MIB
-"""About the most bytes that one Spark partition reads if there are enough tasks."""
-_TASK_COST = MIB // 4
-"""The weight of the round trip of a task, in bytes that could arrive meanwhile."""
-_DEFAULT_PARALLELISM = 16
-"""The parallelism of a session that does not tell it (Spark Connect)."""
-_FOR_EXECUTORS = ("storage_options", "options", "store")
 
 
 def read(
@@ -45,6 +48,7 @@ def read(
     *,
     where: Where = None,
     columns: Sequence[str] | None = None,
+    limit: int | None = None,
     partitions: int | None = None,
     selection: Mapping[PathKey, Any] | None = None,
     schema: pa.Schema | None = None,
@@ -53,29 +57,44 @@ def read(
     embedded: Mapping[str, str] | None = None,
     index: Path | FilesIndex | None = AUTO,
     listing: str = "store",
+    planning: Literal["auto", "driver", "executors"] = "auto",
+    on_error: Literal["raise", "skip"] = "raise",
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    credentials: str | None = None,
     cache: Cache | None = DEFAULT_CACHE,
     options: Options | None = None,
 ) -> DataFrame:
-    """Return a DataFrame of the matching rows. It is planned now on the driver, and read later on the executors.
+    """Return a DataFrame of the matching rows. Its files are found now, and read when Spark runs it.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
-        A session of Spark 4.0 or later; tested with 4.3, and not with Connect.
+        A session of Spark 3.5 or later, of Spark Connect too.
     url : str, path, or list
         As for `accel.scan`. The driver and every executor must be able to read it.
     where, columns
         As for `accel.scan`. A later filter on the DataFrame is Spark's own and prunes nothing.
+    limit : int, optional
+        The most rows. No partition reads more than these.
     partitions : int, optional
         The number of Spark partitions, each a run of consecutive tasks of about equal bytes. By default as many as the
         session runs tasks at once, more if one would read over 64 MiB, and never more than there are tasks.
     selection, schema, partitioning, glob, embedded, index, listing
         As for `accel.scan`. The driver alone reads the index.
+    planning : {"auto", "driver", "executors"}
+        Where footers are read and pages chosen: on the driver, now; or on the executors, in a stage before the one that reads,
+        so that the driver holds no more than the names of the files, and rows come in no order. "auto" is the driver up to
+        2,000 files, or 20,000 that an index knows.
+    on_error : {"raise", "skip"}
+        What happens to a file that is missing or broken: the job fails, naming it; or the rest of the file is left out, and
+        `accel.spark.metrics` names it in `warnings`. A file that was replaced fails the job either way.
     store, storage_options, cache, options
         As for `accel.scan`. `storage_options`, `options`, `store` and `cache=None` travel to the executors in the pickled
         function, never in the tasks; without `storage_options` each executor uses its own environment.
+    credentials : str, optional
+        A function that returns storage options, by its name, `"package.module:function"`: the driver and each executor
+        import and call it, and no secret travels.
 
     Returns
     -------
@@ -89,37 +108,81 @@ def read(
     TypeError
         `spark` is no session, or an argument is of none of these types.
     ValueError
-        `partitions` is less than 1.
+        `partitions` is less than 1, or `planning`, `on_error` or `credentials` is none of these.
     AccelError
         As `accel.plan` raises it. An executor raises `ObjectChangedError` if a file has changed since.
     """
     partitions = check_partitions(partitions)
+    if limit is not None:
+        limit = check_count(limit, "limit")
     if not hasattr(spark, "createDataFrame"):
         raise TypeError(f"the first argument is a SparkSession, not a {type(spark).__name__}")
+    skips, place = OnError(on_error), Planning(planning)
+    travelling = {"storage_options": storage_options, "options": options, "store": store, "cache": cache}
     try:
-        planned = plan(
-            url,
-            where,
-            columns=columns,
-            selection=selection,
-            schema=schema,
-            partitioning=partitioning,
-            glob=glob,
-            embedded=embedded,
-            index=index,
-            listing=listing,
-            store=store,
-            storage_options=storage_options,
-            cache=cache,
-            options=check_options(options).for_spark(),
-        )
-        spark_schema(planned.schema)
+        asked = {"columns": columns, "selection": selection, "schema": schema, "partitioning": partitioning}
+        asked |= {"glob": glob, "embedded": embedded, "index": index, "listing": listing, **travelling}
+        asked["options"] = check_options(options).for_spark()
+        keywords = with_credentials(asked, credentials)
+        planned = plan_or_find(url, where, planning=place, on_error=skips, keywords=keywords)
+        output = planned.schema if isinstance(planned, Plan) else planned.question.output
+        result = spark_schema(output)
     except BaseException:
         # Credentials must not stay in the variables of a frame that a traceback may show.
-        del url, index, storage_options, store
+        del url, index, storage_options, store, travelling
+        asked, keywords = {}, {}
         raise
-    given = {"storage_options": storage_options, "options": options, "store": store, "cache": cache}
-    return planned_frame(spark, planned, partitions=partitions, keywords=given)
+    from accel.spark.job_metrics import counts_of
+
+    counts = counts_of(spark)
+    if counts is not None:
+        counts.add(planned.metrics)
+    sent = for_executors(travelling)
+    reader = TaskReader(keywords=sent, credentials=credentials, limit=limit, on_error=skips, counts=counts)
+    if isinstance(planned, Plan):
+        batches, shared = take_out(planned)
+        table = pa.Table.from_batches(batches)
+        tasks = _task_frame(spark, table if limit is None else enough_tasks(table, limit), partitions)
+    else:
+        planner = _planner_of(
+            planned,
+            where,
+            keywords=keywords,
+            sent=sent,
+            credentials=credentials,
+            on_error=skips,
+            counts=counts,
+        )
+        shared = planner.shared
+        tasks = _planned_frame(spark, planned, planner, partitions)
+    frame = tasks.mapInArrow(partial(reader.read, shared=shared), result)
+    return frame if limit is None else frame.limit(min(limit, _MOST_ROWS))
+
+
+def _planner_of(
+    found: FoundFiles,
+    where: Where,
+    *,
+    keywords: Mapping[str, Any],
+    sent: Mapping[str, Any],
+    credentials: str | None,
+    on_error: OnError,
+    counts: Accumulator[Metrics] | None,
+) -> FilePlanner:
+    """Return what the executors plan files by: `keywords` are those of the scan, `sent` those that travel."""
+    more = {
+        "columns": keywords["columns"],
+        "embedded": keywords["embedded"],
+        "options": keywords["options"],
+        "schema": found.question.schema,
+        "partitioning": found.partition_schema if len(found.partition_schema) else None,
+        "on_error": on_error.value,
+        "glob": False,
+        "index": None,
+    }
+    return FilePlanner(
+        where=to_expr(where), keywords={**sent, **more}, credentials=credentials, counts=counts
+    )
 
 
 def planned_frame(
@@ -134,10 +197,15 @@ def planned_frame(
     keywords : Mapping of str to object
         Of the scan on the executors: `storage_options`, `options`, `store` and `cache`.
     """
+    from accel.spark.job_metrics import counts_of
+
+    counts = counts_of(spark)
+    if counts is not None:
+        counts.add(planned.metrics)
     batches, shared = take_out(planned)
     tasks = _task_frame(spark, pa.Table.from_batches(batches), partitions)
-    read_tasks = partial(_read_tasks, keywords=for_executors(keywords), shared=shared)
-    return tasks.mapInArrow(read_tasks, spark_schema(planned.schema))
+    reader = TaskReader(keywords=for_executors(keywords), counts=counts)
+    return tasks.mapInArrow(partial(reader.read, shared=shared), spark_schema(planned.schema))
 
 
 def check_partitions(partitions: int | None) -> int | None:
@@ -153,30 +221,37 @@ def check_partitions(partitions: int | None) -> int | None:
     return partitions
 
 
-def for_executors(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keywords of a scan that its tasks need on an executor, without those that have their default.
+def _planned_frame(
+    spark: SparkSession, found: FoundFiles, planner: FilePlanner, partitions: int | None
+) -> DataFrame:
+    """Return the tasks that the executors plan, dealt out evenly."""
+    files = found.entries
+    sizes = np.array([file.size or 0 for file in files], dtype=np.int64)
+    parallel = parallelism_of(spark)
+    # How much of the files is left is known when it is too late: with a predicate, some partitions for each core.
+    count = partition_count(sizes, parallel) if planner.where is None else min(len(files), 4 * parallel)
+    number = spread(np.zeros(len(files), dtype=np.int64), max(parallel, -(-len(files) // _FILES_EACH)))
+    paths = pa.table(
+        [pa.array([file.url for file in files], pa.string()), pa.array(number, pa.int32())],
+        names=["path", "spark_partition"],
+    )
+    frame = _dealt_out(_arrow_frame(spark, paths), number)
+    return frame.mapInArrow(planner.plan, TASK_SCHEMA).repartition(max(1, partitions or count))
 
-    A cache belongs to its process and is not sent, but `cache=None` is.
-    """
-    given = {name: keywords[name] for name in _FOR_EXECUTORS if keywords.get(name) is not None}
-    if "cache" in keywords and keywords["cache"] is None:
-        given["cache"] = None
-    return given
 
-
-def spread(nbytes: npt.NDArray[np.int64], partitions: int) -> npt.NDArray[np.int32]:
-    """Return the partition of each task: runs of consecutive tasks of about equal weight, numbered without gaps."""
-    if len(nbytes) == 0:
-        return np.zeros(0, dtype=np.int32)
-    weights = nbytes + _TASK_COST
-    middles = np.cumsum(weights) - weights / 2
-    rough = (middles * partitions / weights.sum()).astype(np.int64)
-    return np.unique(rough, return_inverse=True)[1].astype(np.int32)
+def _dealt_out(frame: DataFrame, number: Any) -> DataFrame:
+    """Return the rows in the partitions that their column `spark_partition` numbers."""
+    if not len(number):
+        return frame
+    count = int(number[-1]) + 1
+    if hasattr(frame, "repartitionById"):  # Spark 4.1
+        return frame.repartitionById(count, "spark_partition")
+    return frame.repartitionByRange(count, "spark_partition")
 
 
 def _task_frame(spark: SparkSession, table: pa.Table, partitions: int | None) -> DataFrame:
     sizes = np.array(table["bytes"].to_pylist(), dtype=np.int64)
-    number = spread(sizes, partitions or _default_partitions(spark, sizes))
+    number = spread(sizes, partitions or partition_count(sizes, parallelism_of(spark)))
     places = pa.schema([("spark_partition", pa.int32()), ("spark_position", pa.int32())])
     position = np.arange(table.num_rows, dtype=np.int32)
     # createDataFrame requires a chunk in every column, which a plan without tasks lacks.
@@ -185,27 +260,15 @@ def _task_frame(spark: SparkSession, table: pa.Table, partitions: int | None) ->
         [*columns, pa.array(number), pa.array(position)],
         schema=pa.schema([*TASK_ARROW_SCHEMA, *places]),
     )
-    frame = spark.createDataFrame(numbered)
-    if table.num_rows == 0:
-        return frame
-    count = int(number[-1]) + 1
-    if hasattr(frame, "repartitionById"):  # Spark 4.1
-        frame = frame.repartitionById(count, "spark_partition")
-    else:
-        frame = frame.repartitionByRange(count, "spark_partition")
-    return frame.sortWithinPartitions("spark_position")
+    frame = _dealt_out(_arrow_frame(spark, numbered), number)
+    return frame.sortWithinPartitions("spark_position") if table.num_rows else frame
 
 
-def _default_partitions(spark: SparkSession, sizes: npt.NDArray[np.int64]) -> int:
-    context = getattr(spark, "sparkContext", None)
-    parallel = _DEFAULT_PARALLELISM if context is None else int(context.defaultParallelism)
-    weight = int(sizes.sum()) + _TASK_COST * len(sizes)
-    return max(1, min(len(sizes), max(parallel, -(-weight // _PARTITION_BYTES))))
-
-
-def _read_tasks(
-    batches: Iterator[pa.RecordBatch], *, keywords: Mapping[str, Any], shared: Mapping[str, bytes]
-) -> Iterator[pa.RecordBatch]:
-    """Read the tasks of one partition, on an executor; `shared` holds the parts that the tasks share."""
-    tasks = (join_rows(batch.select(TASK_ARROW_SCHEMA.names), shared) for batch in batches)
-    return iter(scan(tasks, **keywords))
+def _arrow_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """Return a table as a DataFrame."""
+    if int(spark.version.partition(".")[0]) >= 4:
+        return spark.createDataFrame(table)
+    # Spark 3.5 takes rows only.
+    return spark.createDataFrame(
+        list(zip(*(column.to_pylist() for column in table), strict=True)), spark_ddl(table.schema)
+    )

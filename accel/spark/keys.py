@@ -251,4 +251,5 @@ def _ends(ends: pa.ChunkedArray, column: pa.Field, *, upper: bool) -> list[Any]:
             # A literal of a duration counts the ticks of the column.
             return [-(-n // of.numerator) if upper else n // of.numerator for n in nanos]
         return [Ticks("time" if kind.family is Family.TIME else "timestamp", n) for n in nanos]
-    return ends.to_pylist()
+    values: list[Any] = ends.to_pylist()
+    return values

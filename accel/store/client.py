@@ -7,7 +7,7 @@ import operator
 import os
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from cachetools import LRUCache
@@ -30,7 +30,7 @@ from accel.store.identity import ByIdentity, StorageOptions, credentials_token
 from accel.store.listing import Cuts, Listings
 from accel.store.location import Location, parse_url
 from accel.store.network import Network, network_to
-from accel.store.range_store import Header, ObjectEntry, PageSeen, Payload, RangeStore
+from accel.store.range_store import Header, Mover, ObjectEntry, PageSeen, Payload, RangeStore, Remover
 from accel.store.request_errors import ErrorContext, SuffixUnsupportedError, foremost
 from accel.store.storage_options import build_store
 from accel.store.tasks import Group
@@ -205,6 +205,28 @@ class Client:
         with self._naming(path):
             return await self._head(path, Metrics() if metrics is None else metrics)
 
+    async def remove(self, path: str) -> None:
+        """Remove an object; one that is not there is no error. Raises StoreError."""
+        store = self.store
+        if not isinstance(store, Remover):
+            raise StoreError("this store removes no objects", path=path)
+        await self._change(path, lambda: store.remove(path))
+
+    async def move(self, path: str, to: str) -> None:
+        """Give an object another name: see `Mover.move`. Raises StoreError."""
+        store = self.store
+        if not isinstance(store, Mover):
+            raise StoreError("this store neither renames nor copies objects", path=path)
+        await self._change(path, lambda: store.move(path, to))
+
+    async def _change(self, path: str, request: Callable[[], Awaitable[None]]) -> None:
+        async def attempt() -> None:
+            async with self.gate.slot():
+                await request()
+
+        with self._naming(path):
+            await self._retry.run(attempt, on_retry=_pass)
+
     def _naming(self, path: str) -> ErrorContext:
         return ErrorContext(self.root, path)
 
@@ -300,6 +322,10 @@ class Client:
                 raise ObjectChangedError("the object changed while it was read", path=path)
             if None not in (first.size, other.size) and first.size != other.size:
                 raise ObjectChangedError("the object changed its size while it was read", path=path)
+
+
+def _pass() -> None:
+    """Count nothing."""
 
 
 def _unpinnable(path: str) -> StoreError:

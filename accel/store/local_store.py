@@ -69,23 +69,37 @@ class FileStore:
         if_absent: bool = False,
     ) -> None:
         """See `Writer.write`. Who writes on conditions holds a lock on a file beside, whose name ends in `.lock`."""
+        if if_match is None and not if_absent:
+            await self._write_parts(path, parts, size)
+            return
         body = bytearray()
         async for part in parts:
             body += part
-        if len(body) != size:
-            raise AccelError(f"{len(body)} bytes were made for a file of {size}", path=path)
+        _check_size(len(body), size, path)
         await FILES.run(self._write, path, body, if_match, if_absent)
+
+    async def _write_parts(self, path: str, parts: AsyncIterator[bytes], size: int) -> None:
+        """Write the parts as they come, so that no more than one is in memory."""
+        with contextlib.ExitStack() as stack:
+            file = await FILES.run(lambda: stack.enter_context(write_beside(self._target(path))))
+            written = 0
+            async for part in parts:
+                written += len(part)
+                await FILES.run(file.write, part)
+            _check_size(written, size, path)
+            # What is left is to be written to the disk.
+            await FILES.run(stack.close)
 
     async def remove(self, path: str) -> None:
         """See `Remover.remove`."""
         await FILES.run(self._remove, path)
 
+    async def move(self, path: str, to: str) -> None:
+        """See `Mover.move`."""
+        await FILES.run(self._move, path, to)
+
     def _write(self, path: str, body: bytearray, if_match: str | None, if_absent: bool) -> None:
-        target = os.path.realpath(os.path.join(self._root, path))
-        try:
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-        except OSError as error:
-            raise system_error(error, path=path) from error
+        target = self._target(path)
 
         def check() -> None:
             try:
@@ -95,12 +109,26 @@ class FileStore:
             if found is not None if if_absent else found != if_match:
                 raise ObjectChangedError("the file was changed meanwhile, and is left as it is", path=path)
 
-        if if_match is None and not if_absent:
-            with write_beside(target) as file:
-                file.write(body)
-            return
         with _lock_beside(target), write_beside(target, check=check) as file:
             file.write(body)
+
+    def _target(self, path: str) -> str:
+        """The real path of a file that is to be written, whose directory is made."""
+        target = os.path.realpath(os.path.join(self._root, path))
+        try:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+        except OSError as error:
+            raise system_error(error, path=path) from error
+        return target
+
+    def _move(self, path: str, to: str) -> None:
+        target = os.path.join(self._root, to)
+        try:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.replace(os.path.join(self._root, path), target)
+        except OSError as error:
+            raise _translate(error, path) from error
+        _sync_directory(os.path.dirname(target))
 
     def _remove(self, path: str) -> None:
         try:
@@ -314,6 +342,11 @@ def write_beside(
         if isinstance(error, AccelError):
             raise
         raise system_error(error, path=target) from error
+
+
+def _check_size(made: int, size: int, path: str) -> None:
+    if made != size:
+        raise AccelError(f"{made} bytes were made for a file of {size}", path=path)
 
 
 def copy_bytes(source: int, target: int, *, length: int, note: Callable[[int], None]) -> None:

@@ -111,6 +111,13 @@ class DictStore:
             self.objects.pop(path, None)
             self.etags.pop(path, None)
 
+    async def move(self, path: str, to: str) -> None:
+        """Rename one object; see `accel.store.range_store.Mover`."""
+        with _replacing:
+            if path not in self.objects:
+                raise ObjectNotFoundError("no such object", path=path, status=404)
+            self.objects[to], self.etags[to] = self.objects.pop(path), self.etags.pop(path)
+
     async def list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
         """List the objects at or below a prefix, by path; see `Lister.list`."""
         with _replacing:

@@ -13,6 +13,7 @@ __all__ = [
     "Gatherer",
     "Header",
     "Lister",
+    "Mover",
     "ObjectEntry",
     "PageSeen",
     "Pager",
@@ -260,5 +261,24 @@ class Remover(Protocol):
         ----------
         path : str
             As for `RangeStore.read`.
+        """
+        ...
+
+
+@runtime_checkable
+class Mover(Protocol):
+    """A store that renames objects, or copies them by itself, so that their bytes do not travel."""
+
+    async def move(self, path: str, to: str) -> None:
+        """Give an object another name. Under it the object appears whole, and replaces any other.
+
+        A store that cannot rename copies and then removes; both names may exist for a moment.
+
+        Parameters
+        ----------
+        path : str
+            As for `RangeStore.read`; ObjectNotFoundError is raised if there is no such object.
+        to : str
+            The other name.
         """
         ...

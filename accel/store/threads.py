@@ -14,7 +14,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["DISK", "FILES", "WORK", "Threads", "end_threads", "resolve"]
+__all__ = ["DATABASES", "DISK", "FILES", "WORK", "Threads", "end_threads", "resolve"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -195,6 +195,8 @@ DISK = Threads("accel-disk", 4, patience=0.5)
 """For the files of the disk cache."""
 WORK = Threads("accel-work", min(32, (os.cpu_count() or 1) + 4), patience=10.0)
 """For copying and decompressing."""
+DATABASES = Threads("accel-database", 16, patience=2.0)
+"""For statements of databases that hold an index."""
 NAMES = Threads("accel-name", 64, patience=0.0)
 """For lookups of host names. One that is not answered takes half a minute, and nothing may wait behind it."""
 

@@ -13,7 +13,7 @@ from accel.metrics import Metrics
 from accel.planning.file_entry import FileEntry
 from accel.store.local_store import etag_of
 from accel.store.location import LOCAL_ROOT, Location
-from accel.store.range_store import ObjectEntry, PageSeen
+from accel.store.range_store import ObjectEntry, PageSeen, Payload
 from accel.store.request_errors import system_error
 from accel.store.tasks import each
 from accel.tables.named_source import NamedSource, SourceShape, has_hidden_name, working_directory_hint
@@ -183,6 +183,10 @@ class ListingClient(Protocol):
 
     async def head(self, path: str, *, metrics: Metrics | None = None) -> ObjectEntry:
         """Return size and etag of one object; requested for objects that are listed as empty files."""
+        ...
+
+    async def read_tail(self, path: str, length: int, *, metrics: Metrics) -> Payload:
+        """Return the last bytes of an object; requested for the journal of files that are being replaced."""
         ...
 
 

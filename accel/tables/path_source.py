@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from accel.cache.cache import Cache
 from accel.cache.cache_key import CacheKey, Entry
-from accel.errors import AccelError, ObjectNotFoundError
+from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.planning.file_entry import FileBlock, FileEntry, FileFacts
 from accel.planning.handle import FileHandle
@@ -26,6 +26,7 @@ from accel.store.range_store import ObjectEntry, PageSeen
 from accel.store.request_errors import foremost
 from accel.store.tasks import Group, breathe, each
 from accel.store.threads import FILES
+from accel.tables.journal import settle_listing
 from accel.tables.listed_files import (
     ListingClient,
     choose,
@@ -261,6 +262,8 @@ def _below(name: str) -> str:
     return f"{name}/"
 
 
+_LISTINGS = 5
+"""Listings of a directory whose files are being replaced, one after the other."""
 _LOGS = {"Delta": "_delta_log/", "Hudi": ".hoodie/"}
 _size_of = operator.attrgetter("size")
 
@@ -461,8 +464,10 @@ async def _find(
             files += await visible_files(directory, below)
         return files or raise_no_files(item)
     show = None if on_entries is None else partial(_show, item, on_entries)
-    entries = await _list_below(item, client_for, metrics, show)
-    if item.shape is not SourceShape.GLOB:
+    if item.shape is SourceShape.GLOB:
+        entries: Sequence[ObjectEntry] = await _list_below(item, client_for, metrics, show)
+    else:
+        entries = await _list_settled(item, client_for, metrics, show)
         if on_listing is not None:
             on_listing(item.prefix, entries)
         _warn_of_tables(item, entries, metrics)
@@ -473,6 +478,27 @@ async def _find(
     if not gone:
         return chosen
     return await choose(item, [entry for entry in entries if entry.path not in gone])
+
+
+async def _list_settled(
+    item: NamedSource,
+    client_for: Callable[[str], ListingClient],
+    metrics: Metrics,
+    begun: PageSeen | None,
+) -> Sequence[ObjectEntry]:
+    """List a directory; of files that are being replaced by others, either the old ones or the new ones."""
+    client = client_for(item.location.root)
+    for _ in range(_LISTINGS):
+        entries = await _list_below(item, client_for, metrics, begun)
+        settled = await settle_listing(entries, item.prefix, client, metrics)
+        if settled is not None:
+            return settled
+        begun = None
+    raise StoreError(
+        "files of the directory are being replaced, and not all of the new ones are there",
+        path=item.text,
+        hint="finish the job that was killed: call accel.optimize() on the same directory again",
+    )
 
 
 def _show(item: NamedSource, on_entries: OnEntries, page: Sequence[ObjectEntry]) -> None:

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from accel.cache.freshness import PART_BYTES, put_object
-from accel.errors import AccelError, ObjectChangedError, StoreError
+from accel.errors import AccelError, IndexFormatError, ObjectChangedError, ObjectNotFoundError, StoreError
+from accel.format.embedded import fingerprint, parse_toc
 from accel.options import Options, check_options
 from accel.store import io_loop
 from accel.store.client import Connector
 from accel.store.local_store import copy_bytes, write_beside
-from accel.store.location import parse_url
+from accel.store.location import Location, parse_url
 from accel.store.range_store import Writer, is_weak
 from accel.store.tasks import see
 from accel.store.threads import FILES
+from accel.writing.original import Original, open_original
 from accel.writing.report import EmbedProgress, EmbedReport, warn_of_idle
 from accel.writing.source import LocalSource, RemoteSource, Source, open_local, open_remote
 from accel.writing.survey import Note, PreparedFile, prepare, report_on
-from accel.writing.wanted import Indexes
+from accel.writing.wanted import Indexes, WantedIndex, read_wanted
 
-__all__ = ["embed", "embed_async"]
+__all__ = ["EmbedJob", "embed", "embed_async"]
 
 _AHEAD = 2
 """Parts that are read ahead while one is uploaded."""
@@ -106,7 +109,7 @@ def embed(
     --------
     >>> accel.embed("flights.parquet", indexes={"carrier": "distinct", "flight": ["bitmap", ("bloom", "row group")]})
     """
-    job = _Job(
+    job = EmbedJob(
         src,
         dst,
         indexes=indexes,
@@ -156,7 +159,7 @@ async def embed_async(
     UserWarning
         An index rules nothing out.
     """
-    job = _Job(
+    job = EmbedJob(
         src,
         dst,
         indexes=indexes,
@@ -186,7 +189,7 @@ class _Cancelled(Exception):
     """The call was cancelled."""
 
 
-class _Job:
+class EmbedJob:
     """One call of `embed`."""
 
     def __init__(
@@ -219,9 +222,35 @@ class _Job:
         self.cancelled = threading.Event()
         self.done = 0
 
+    def is_done(self) -> bool:
+        """Whether the target has just the indexes that are wanted, and was made from the source as it is now.
+
+        Indexes of several columns, and `idx1`, are never taken for those that are wanted. Raises as `embed` does for the source.
+        """
+        source = self._open(self.src)
+        try:
+            original = open_original(source, options=self.options)
+            wanted = read_wanted(self.indexes, original.metadata)
+            if self.in_place:
+                return holds_indexes(original, wanted)
+            data = fingerprint(original.metadata)
+        finally:
+            source.close()
+        try:
+            source = self._open(self.dst)
+        except ObjectNotFoundError:
+            return False
+        try:
+            original = open_original(source, options=self.options)
+            return fingerprint(original.metadata) == data and holds_indexes(original, wanted)
+        except AccelError:
+            return False  # something else, which is replaced
+        finally:
+            source.close()
+
     def run(self) -> EmbedReport:
         """Do all of it, in blocking calls."""
-        source = self._open()
+        source = self._open(self.src)
         try:
             self._check_target(source)
             prepared = prepare(source, self.indexes, options=self.options, counter=self._counter)
@@ -233,10 +262,10 @@ class _Job:
         finally:
             source.close()
 
-    def _open(self) -> Source:
-        if self.src.scheme == "file":
-            return open_local("/" + self.src.path)
-        return open_remote(self.connector.client(self.src), self.src)
+    def _open(self, location: Location) -> Source:
+        if location.scheme == "file":
+            return open_local("/" + location.path)
+        return open_remote(self.connector.client(location), location)
 
     @property
     def in_place(self) -> bool:
@@ -334,6 +363,35 @@ class _Job:
             if error.path == self.dst.path:  # a store names only the path inside it
                 error.of(str(self.dst))
             raise
+
+
+def holds_indexes(original: Original, wanted: Sequence[WantedIndex]) -> bool:
+    """Return whether a file has a page index and just the wanted indexes."""
+    metadata = original.metadata
+    chunks = metadata.num_row_groups * len(metadata.schema.leaves)
+    if len(original.offset_indexes) < chunks or any(one.leaves or one.kind is None for one in wanted):
+        return False
+    try:
+        toc = parse_toc(metadata)
+    except IndexFormatError:
+        return False
+    entries = () if toc is None else toc.entries
+    kinds = {one.kind_name: one.kind for one in wanted if one.kind is not None}
+    for entry in entries:
+        kind = kinds.get(entry.kind)
+        if kind is None or entry.version not in (kind.version, getattr(kind, "joined_version", None)):
+            return False
+    return {
+        (one.kind, one.column, one.level, _text_of(one.params), bool(one.columns)) for one in entries
+    } == {
+        (one.kind_name, tuple(one.leaf.path), str(one.level), _text_of(one.kind.params), False)
+        for one in wanted
+        if one.kind is not None
+    }
+
+
+def _text_of(params: Mapping[str, Any]) -> str:
+    return json.dumps(params, sort_keys=True, default=str)
 
 
 async def _parts(prepared: PreparedFile, note: Note) -> AsyncIterator[bytes]:

@@ -30,18 +30,22 @@ from accel.store.location import Location, parse_url
 from accel.store.range_store import Writer
 from accel.writing.report import EmbedReport, warn_of_idle
 from accel.writing.source import LocalSource
-from accel.writing.survey import prepare, report_on
+from accel.writing.survey import PreparedFile, prepare, report_on
 from accel.writing.wanted import Indexes
 
 if TYPE_CHECKING:
-    from pyarrow.parquet import SortingColumn
+    from pyarrow.parquet import ParquetWriter, SortingColumn
 
 __all__ = [
     "BloomColumns",
+    "RowGroups",
     "SortBy",
     "SortKey",
     "arrow_schema_pairs",
     "bloom_options",
+    "file_settings",
+    "open_target",
+    "parquet_writer",
     "read_ordering",
     "sort_table",
     "sorting_columns",
@@ -60,8 +64,8 @@ _DECODED = {
 """The types of decoded dictionaries, whose values take more bytes than their entries."""
 
 
-def storable(table: pa.Table) -> pa.Table:
-    """Return a table in types that pyarrow can sort, cut, count and write.
+def storable(table: pa.Table, *, dictionaries: bool = True) -> pa.Table:
+    """Return a table in types that pyarrow can sort, cut, count and write; without `dictionaries` all of them are decoded.
 
     Views of text and binary become plain text and binary at any depth: pyarrow cannot take from views, nor from a
     dictionary of them, nor count them, and cuts none inside a struct. Dictionaries inside structs that may be null are
@@ -72,7 +76,7 @@ def storable(table: pa.Table) -> pa.Table:
     for field, column in zip(table.schema, table.columns, strict=True):
         # In two steps: pyarrow cannot decode a dictionary of views.
         without_views = _changed(field, _without_views).type
-        to = _changed(field.with_type(without_views), _decoded).type
+        to = _changed(field.with_type(without_views), _decoded if dictionaries else _all_decoded).type
         if pa.types.is_dictionary(to) and any(chunk.dictionary.null_count for chunk in column.chunks):
             to = to.value_type
         if pa.types.is_nested(to) and to != field.type:
@@ -93,6 +97,10 @@ def _without_views(kind: pa.DataType, *, in_nulls: bool) -> pa.DataType:
 
 def _decoded(kind: pa.DataType, *, in_nulls: bool) -> pa.DataType:
     return _DECODED.get(kind.value_type.id, kind) if in_nulls and pa.types.is_dictionary(kind) else kind
+
+
+def _all_decoded(kind: pa.DataType, *, in_nulls: bool) -> pa.DataType:
+    return _DECODED.get(kind.value_type.id, kind.value_type) if pa.types.is_dictionary(kind) else kind
 
 
 class _Change(Protocol):
@@ -410,19 +418,15 @@ def write_table(
     table = storable(given)
     keys = [] if sort_by is None else read_ordering(table, sort_by)
     table = sort_table(table, keys)
-    settings = _settings(table, keys, blooms, page_rows, row_group_size, pyarrow_options)
-    with _target(location, connector) as file:
-        _write(table, file, settings, row_group_size, original=given.schema)
-        # A second handle, because reading and writing have a position each.
-        source = LocalSource(str(location), os.dup(file.fileno()), found=os.fstat(file.fileno()))
-        try:
-            prepared = prepare(source, {} if indexes is None else indexes, options=options)
-        finally:
-            source.close()
-        file.truncate(prepared.tail.start)
-        file.seek(prepared.tail.start)
-        for part in prepared.tail.read():
-            file.write(part)
+    settings = file_settings(page_rows=page_rows)
+    if declared := sorting_columns(keys, pyarrow_options):
+        settings["sorting_columns"] = declared
+    if blooms is not None:
+        settings["bloom_filter_options"] = bloom_options(table, blooms, row_group_size=row_group_size)
+    with open_target(location, connector) as file:
+        rows = RowGroups(file, table.schema, {**settings, **pyarrow_options}, original=given.schema)
+        rows.write(table, row_group_size=row_group_size)
+        prepared = rows.finish({} if indexes is None else indexes, name=str(location), options=options)
     report = report_on(prepared, path=str(location), written=True)
     warn_of_idle(report)
     return report
@@ -450,15 +454,18 @@ def _check_rows(**given: Any) -> None:
             raise ValueError(f"{name} is a number of rows above 0 and below 2**63, not {rows!r}")
 
 
-def _settings(
-    table: pa.Table,
-    keys: Sequence[SortKey],
-    blooms: BloomColumns | None,
-    page_rows: int,
-    row_group_size: int,
-    given: Mapping[str, Any],
-) -> dict[str, Any]:
-    settings: dict[str, Any] = {
+def parquet_writer(
+    sink: Any, schema: pa.Schema, *, page_rows: int = _PAGE_ROWS, **pyarrow_options: Any
+) -> ParquetWriter:
+    """Return pyarrow's writer with the layout of `write_table`, for rows that come in parts and are as they are stored."""
+    import pyarrow.parquet as pq
+
+    return pq.ParquetWriter(sink, schema, **{**file_settings(page_rows=page_rows), **pyarrow_options})
+
+
+def file_settings(*, page_rows: int = _PAGE_ROWS) -> dict[str, Any]:
+    """Return the options of pyarrow's writer by default."""
+    return {
         "compression": "zstd",
         "write_page_index": True,
         "write_statistics": True,
@@ -466,32 +473,80 @@ def _settings(
         "data_page_size": _PAGE_BYTES,
         "write_batch_size": _BATCH_ROWS,
     }
-    if declared := sorting_columns(keys, given):
-        settings["sorting_columns"] = declared
-    if blooms is not None:
-        settings["bloom_filter_options"] = bloom_options(table, blooms, row_group_size=row_group_size)
-    return {**settings, **given}
 
 
-def _write(
-    table: pa.Table,
-    file: BinaryIO,
-    settings: Mapping[str, Any],
-    row_group_size: int,
-    *,
-    original: pa.Schema,
-) -> None:
-    import pyarrow.parquet as pq
+class RowGroups:
+    """Writes a file row group by row group, and at the end its indexes.
 
-    restored = table.schema != original and settings.get("store_schema", True)
-    if restored:
-        settings = {**settings, "store_schema": False}
-    sink = pa.PythonFile(file, mode="w")
-    with _refusals(), pq.ParquetWriter(sink, table.schema, **settings) as writer:
-        writer.write_table(table, row_group_size=row_group_size)
+    Parameters
+    ----------
+    file : BinaryIO
+        A local file, open to be read and written.
+    schema : pyarrow.Schema
+        Of the tables to write, as `storable` returns them.
+    settings : mapping
+        Options of pyarrow's writer.
+    original : pyarrow.Schema
+        What readers of Arrow find.
+    """
+
+    def __init__(
+        self, file: BinaryIO, schema: pa.Schema, settings: Mapping[str, Any], *, original: pa.Schema
+    ) -> None:
+        import pyarrow.parquet as pq
+
+        self._file = file
+        restored = schema != original and settings.get("store_schema", True)
+        self._restored = original if restored else None
         if restored:
-            writer.add_key_value_metadata(arrow_schema_pairs(original, writer.schema.names))
-    file.flush()
+            settings = {**settings, "store_schema": False}
+        with _refusals():
+            self._writer = pq.ParquetWriter(pa.PythonFile(file, mode="w"), schema, **settings)
+
+    def write(self, table: pa.Table, *, row_group_size: int) -> None:
+        """Write a table as row groups."""
+        with self._refusing():
+            self._writer.write_table(table, row_group_size=row_group_size)
+
+    def size(self) -> int:
+        """Return the bytes of the row groups so far."""
+        return self._file.tell()
+
+    def finish(self, indexes: Indexes, *, name: str, options: Options) -> PreparedFile:
+        """Write the footer, and the indexes; `name` is that of the file in errors."""
+        with self._refusing():
+            if self._restored is not None:
+                self._writer.add_key_value_metadata(
+                    arrow_schema_pairs(self._restored, self._writer.schema.names)
+                )
+            self._writer.close()
+        file = self._file
+        file.flush()
+        # A second handle, because reading and writing have a position each.
+        source = LocalSource(name, os.dup(file.fileno()), found=os.fstat(file.fileno()))
+        try:
+            prepared = prepare(source, indexes, options=options)
+        finally:
+            source.close()
+        file.truncate(prepared.tail.start)
+        file.seek(prepared.tail.start)
+        for part in prepared.tail.read():
+            file.write(part)
+        return prepared
+
+    def close(self) -> None:
+        """Give up, if the file is not finished: pyarrow would write a footer when the writer is collected."""
+        with contextlib.suppress(Exception):
+            self._writer.close()
+
+    @contextlib.contextmanager
+    def _refusing(self) -> Iterator[None]:
+        try:
+            with _refusals():
+                yield
+        except BaseException:
+            self.close()
+            raise
 
 
 @contextlib.contextmanager
@@ -519,7 +574,7 @@ def _unwritable(error: Exception) -> ValueError:
 
 
 @contextlib.contextmanager
-def _target(location: Location, connector: Connector) -> Iterator[BinaryIO]:
+def open_target(location: Location, connector: Connector) -> Iterator[BinaryIO]:
     """Open a local file to write: one beside the target, or a temporary one that is uploaded at the end."""
     if location.scheme == "file":
         with write_beside(os.path.realpath("/" + location.path)) as file:

@@ -104,6 +104,11 @@ class Spark(Peer):
         self._views: dict[tuple[str, ...], str] = {}
         atexit.register(self._stop)
 
+    @property
+    def session(self) -> Any:
+        """The session, for what is asked otherwise than by a query."""
+        return self._spark
+
     def _stop(self) -> None:
         """Let the JVM end by itself: it has folders to remove."""
         gateway = self._spark.sparkContext._gateway

@@ -5,17 +5,27 @@ from __future__ import annotations
 import datetime
 import decimal
 import random
+import tempfile
+import uuid
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 import accel
+from accel.catalog import sql_pages, sql_tables
 from accel.catalog.inspecting import verify_index
 from accel.testing import DictStore, Layout, RecordingStore, write_file
+from tests.support.postgres import Postgres
 
 DIRECTORY = "t/"
 INDEX = "t/_accel/"
@@ -133,6 +143,12 @@ def shown(table: pa.Table) -> tuple[pa.Schema, str]:
 
 
 SCHEMA = rows(1, 3, 0).schema
+ASKED = [
+    (name, function)
+    for name in ("n", "t", "d", "x", "s", "b", "st.v")
+    for function in ("count", "min", "max")
+]
+ASKED += [("n", "sum"), ("d", "sum"), ("st.v", "sum"), ("b", "sum"), ([], "count_all")]
 
 
 class Histories(RuleBasedStateMachine):
@@ -200,6 +216,9 @@ class Histories(RuleBasedStateMachine):
         cache = self.cache if shared else None
         found = accel.scan(DIRECTORY, where, index=self.index, cache=cache, **given)
         assert shown(found.to_table()) == shown(expected), where
+        plain = accel.scan(DIRECTORY, where, index=None, **(given | {"cache": None}))
+        asked = random.Random(len(where) + expected.num_rows).sample(ASKED, 2)
+        assert shown(found.aggregate(asked)) == shown(plain.aggregate(asked)), (where, asked)
         assert found.metrics.warnings == []
         assert (
             accel.scan(DIRECTORY, where, index=self.index, cache=cache, **given).count_rows()
@@ -216,6 +235,9 @@ class Histories(RuleBasedStateMachine):
         expected = accel.scan(DIRECTORY, where, **given).to_table()
         found = accel.scan(DIRECTORY, where, index=self.index, listing="index", **given)
         assert shown(found.to_table()) == shown(expected), where
+        plain = accel.scan(DIRECTORY, where, index=None, **(given | {"cache": None}))
+        asked = random.Random(len(where) + expected.num_rows).sample(ASKED, 2)
+        assert shown(found.aggregate(asked)) == shown(plain.aggregate(asked)), (where, asked)
 
     @invariant()
     def nothing_is_left_half_done(self) -> None:
@@ -225,6 +247,48 @@ class Histories(RuleBasedStateMachine):
 
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(max_examples=25, stateful_step_count=14, deadline=None)
+
+
+class DatabaseHistories(Histories):
+    """The catalog lies in a database, in pages that are so small that even a few rows are looked for by their keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = pytest.MonkeyPatch()
+        for name, value in (("_BOUNDS_ROWS", 1), ("_PAGE_ROWS", 3), ("_FEW_PAGES", 0)):
+            self.patches.setattr(sql_pages, name, value)
+        self.patches.setattr(sql_tables, "_AT_ONCE", 3)
+
+    def teardown(self) -> None:
+        self.patches.undo()
+
+
+class SqliteHistories(DatabaseHistories):
+    def place(self) -> str:
+        self.directory = tempfile.TemporaryDirectory()
+        return f"sqlite:///{self.directory.name}/index.db"
+
+    def teardown(self) -> None:
+        super().teardown()
+        if hasattr(self, "directory"):
+            self.directory.cleanup()
+
+
+class PostgresHistories(DatabaseHistories):
+    server: Postgres
+
+    def place(self) -> str:
+        return f"{self.server.url()}#h{uuid.uuid4().hex[:16]}"
+
+
+TestSqliteHistories = SqliteHistories.TestCase
+TestSqliteHistories.settings = settings(max_examples=15, stateful_step_count=14, deadline=None)
+
+
+def test_histories_beside_a_catalog_in_postgres(postgres: Postgres) -> None:
+    PostgresHistories.server = postgres
+    short = settings(max_examples=5, stateful_step_count=12, deadline=None)
+    run_state_machine_as_test(PostgresHistories, settings=short)
 
 
 @pytest.mark.parametrize("where", PREDICATES)

@@ -56,6 +56,7 @@ POOLS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "st": (pa.struct([("a", pa.int64()), ("s", pa.string())]), [{"a": 1, "s": "x"}, {"a": 2, "s": None}, {"a": None, "s": "y"}]),
 }  # fmt: skip
 ASKABLE = [*(name for name in POOLS if name != "st"), "key", "st.a", "st.s", "p"]
+LISTED = ("i32", "f64", "s", "bin", "ts", "dec", "b", "st.s")
 WHERE = [
     None,
     None,
@@ -186,7 +187,8 @@ def scan_of(case: Case, folder: pathlib.Path) -> accel.Scan:
         plan = accel.plan("t/", case.where, **keywords)
         return accel.scan(plan, limit=case.limit, **keywords)
     if case.catalog is not None:
-        accel.build_index("t/", store=keywords["store"])
+        listed = [name for name in case.asked if name in LISTED]
+        accel.build_index("t/", store=keywords["store"], indexes=dict.fromkeys(listed, "distinct"))
         keywords |= {"index": "t/_accel/", "listing": case.catalog}
     if case.selected:
         keywords["selection"] = selection

@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
-from accel.spark.frame import for_executors, spread
+from accel.spark.executing import for_executors
+from accel.spark.partitions import spread
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

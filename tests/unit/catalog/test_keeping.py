@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -247,3 +248,25 @@ def test_a_home_without_etags_is_read_but_not_written() -> None:
     store.put("t/3.parquet", file(30))
     with pytest.raises(accel.StoreError, match="no etag"):
         accel.refresh_index("t/_accel", store=store)
+
+
+def _object_name(kind: str, age: float) -> str:
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(time.time() - age))
+    return f"{kind}-{stamp}-0123456789abcdef.parquet"
+
+
+def test_vacuum_leaves_what_a_builder_may_be_about_to_name(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    accel.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "t" / "1.parquet")
+    accel.build_index(tmp_path / "t")
+    index = tmp_path / "t" / "_accel"
+    before = {path.name for path in index.iterdir()}
+    young, old, older = (_object_name("files", age) for age in (60, 3700, 90_000))
+    # A builder that was killed while it wrote leaves a hidden file.
+    parts = [f".{name}.0123456789abcdef.part" for name in (young, older)]
+    for name in (young, old, older, *parts):
+        (index / name).write_bytes(b"whatever")
+    assert set(accel.vacuum_index(index).deleted) == {older, parts[1]}
+    assert accel.vacuum_index(index, grace=0).deleted == (old,)
+    assert {path.name for path in index.iterdir()} == {*before, young, parts[0]}
+    assert accel.scan(tmp_path / "t", "x = 2", index=index, listing="index").to_table().num_rows == 1

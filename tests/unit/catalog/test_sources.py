@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -222,3 +225,27 @@ def test_a_directory_that_has_become_empty_is_refreshed() -> None:
     accel.build_index("t/", store=store)
     store.delete("t/1.parquet")
     assert accel.refresh_index("t/_accel", store=store).files == 0
+
+
+def test_a_question_imports_neither_pandas_nor_all_of_arrow_compute(tmp_path: Path) -> None:
+    """They would take a new process longer than its requests."""
+    for number in range(3):
+        keys = pa.array(np.arange(100 * number, 100 * number + 100))
+        accel.write_table(
+            pa.table({"k": keys, "name": keys.cast(pa.string())}), tmp_path / f"{number}.parquet"
+        )
+    accel.build_index(tmp_path, indexes={"name": "keys"})
+    program = (
+        "import sys, accel\n"
+        "found = [accel.scan(sys.argv[1], where, listing=listing).to_table().num_rows\n"
+        "         for where in ('k = 120', \"name = '250'\") for listing in ('store', 'index')]\n"
+        "print(found, [name for name in ('pandas', 'pyarrow.compute') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, f"{tmp_path}/"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.split("\n")[0] == "[1, 1, 1, 1] []"

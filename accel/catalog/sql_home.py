@@ -1,0 +1,240 @@
+"""A catalog in a database: the head, and the tables of segments in pages."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from accel.cache.cache import Cache
+from accel.cache.cache_key import CacheKey, Entry
+from accel.cache.freshness import note_written, written_since
+from accel.catalog.head import HEAD_NAME, CatalogHead, Segment, SegmentObject
+from accel.catalog.segments import CatalogSnapshot, SegmentReader
+from accel.catalog.sql_database import PAGE_COLUMNS
+from accel.catalog.sql_pages import cut_table
+from accel.catalog.sql_tables import DatabaseTables
+from accel.catalog.table_files import Rows, table_of
+from accel.errors import IndexFormatError, ObjectChangedError, ObjectNotFoundError
+from accel.metrics import Metrics
+from accel.options import Options
+from accel.ranges import Kind
+from accel.store.location import parse_url
+from accel.store.range_store import ObjectEntry
+from accel.store.threads import DATABASES, WORK
+
+if TYPE_CHECKING:
+    from accel.catalog.sql_database import Database, Session
+    from accel.catalog.sql_pages import Page
+    from accel.store.location import Location
+
+__all__ = ["DatabaseHome"]
+
+
+class DatabaseHome:
+    """One catalog in a database. Used on the I/O loop.
+
+    Parameters
+    ----------
+    database : Database
+    in_store : bool
+        The caller gave a store, which holds the files.
+    """
+
+    def __init__(self, database: Database, *, in_store: bool) -> None:
+        self.database = database
+        self.in_store = in_store
+        self._key = CacheKey(database.key, HEAD_NAME, None, Entry.CATALOG)
+
+    def __str__(self) -> str:
+        return str(self.database)
+
+    @property
+    def key(self) -> CacheKey:
+        """See `CatalogHome.key`."""
+        return self._key
+
+    def is_in(self, directory: Location) -> bool:
+        """See `CatalogHome.is_in`."""
+        return False
+
+    def base(self, head: CatalogHead) -> tuple[str, str]:
+        """See `CatalogHome.base`."""
+        location = parse_url(head.base, in_store=self.in_store)
+        return location.root, location.path
+
+    def base_url(self, head: CatalogHead) -> str:
+        """See `CatalogHome.base_url`."""
+        return head.base
+
+    def reader(self, *, cache: Cache | None, options: Options, metrics: Metrics) -> SegmentReader:
+        """See `CatalogHome.reader`."""
+        return SegmentReader(DatabaseTables(self.database, metrics=metrics))
+
+    # -- the head --------------------------------------------------------------------------------
+
+    def cached(self, cache: Cache | None) -> CatalogSnapshot | None:
+        """See `CatalogHome.cached`."""
+        found = None if cache is None else cache.get(self._key)
+        return found if isinstance(found, CatalogSnapshot) else None
+
+    async def load(
+        self, cache: Cache | None, metrics: Metrics, *, listed: ObjectEntry | None = None
+    ) -> tuple[CatalogSnapshot, int]:
+        """See `CatalogHome.load`."""
+        cached = self.cached(cache)
+        if cache is None or cached is None:
+            snapshot = await self._read(metrics)
+        else:
+            now = time.monotonic()
+            written = written_since(self._key.store, HEAD_NAME, moment=cached.checked_at)
+            if now - cached.checked_at < cache.max_age and not written:
+                return cached, 0
+            snapshot = await self._read(metrics, cached=cached)
+            if snapshot is cached:
+                cached.checked_at = now
+                return cached, 1
+        if cache is not None:
+            cache.put(self._key, snapshot, snapshot.nbytes)
+        return snapshot, 1
+
+    async def read_head(self, metrics: Metrics) -> tuple[CatalogSnapshot, int]:
+        """See `CatalogHome.read_head`."""
+        return await self._read(metrics), 1
+
+    async def _read(self, metrics: Metrics, *, cached: CatalogSnapshot | None = None) -> CatalogSnapshot:
+        version = "" if cached is None or cached.etag is None else cached.etag
+        query = (
+            "SELECT version, CASE WHEN version <> ? THEN content END "
+            f"FROM {self.database.tables.head} WHERE id = 1"
+        )
+        now = time.monotonic()
+        received = 0
+        try:
+            rows = await DATABASES.run(self.database.read, lambda session: session.fetch(query, (version,)))
+            received = sum(len(content or b"") for _, content in rows)
+        finally:
+            metrics.count_request(Kind.CATALOG, received)
+        if not rows:
+            raise ObjectNotFoundError("there is no index in the database", path=str(self))
+        ((found, content),) = rows
+        if content is None and cached is not None:
+            return cached
+        if not isinstance(content, bytes) or not isinstance(found, str):
+            raise IndexFormatError("the head of the catalog is damaged", path=str(self))
+        try:
+            head = CatalogHead.decode(content)
+        except IndexFormatError as error:
+            raise error.of(str(self)) from None
+        return CatalogSnapshot.of(head, etag=found, head_bytes=len(content), checked_at=now)
+
+    def reweigh(self, cache: Cache | None, snapshot: CatalogSnapshot) -> None:
+        """See `CatalogHome.reweigh`."""
+        if cache is not None:
+            cache.reweigh(self._key, snapshot, snapshot.nbytes)
+
+    def forget(self, cache: Cache | None) -> None:
+        """See `CatalogHome.forget`."""
+        if cache is not None:
+            cache.drop(self._key)
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    async def put_head(self, head: CatalogHead, *, instead_of: CatalogSnapshot | None) -> None:
+        """See `CatalogHome.put_head`."""
+        content, version = head.encode(), secrets.token_hex(16)
+        table = self.database.tables.head
+
+        def work(session: Session) -> int:
+            if instead_of is None:
+                return session.change(
+                    f"INSERT INTO {table} (id, version, content) VALUES (1, ?, ?) ON CONFLICT DO NOTHING",
+                    (version, content),
+                )
+            return session.change(
+                f"UPDATE {table} SET version = ?, content = ? WHERE id = 1 AND version = ?",
+                (version, content, instead_of.etag),
+            )
+
+        try:
+            changed = await DATABASES.run(self.database.write, work, create=instead_of is None)
+        finally:
+            note_written(self._key.store, HEAD_NAME)
+        if changed != 1:
+            raise ObjectChangedError("another commit came between", path=str(self))
+
+    async def put_segment(
+        self,
+        tables: Mapping[str, Rows],
+        *,
+        num_files: int,
+        uncovered: Mapping[str, frozenset[int]] | None = None,
+    ) -> Segment:
+        """See `CatalogHome.put_segment`: each table is in memory for a while."""
+        objects = {
+            name: await self._put_table(name, await WORK.run(table_of, rows), num_files=num_files)
+            for name, rows in tables.items()
+        }
+        return Segment(
+            id=secrets.token_hex(8), num_files=num_files, objects=objects, uncovered=uncovered or {}
+        )
+
+    async def _put_table(self, name: str, table: pa.Table, *, num_files: int) -> SegmentObject:
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        object_name = f"{name.partition(' ')[0]}-{stamp}-{secrets.token_hex(8)}.pages"
+
+        def cut() -> tuple[bytes, list[Page]]:
+            layout, pages = cut_table(name, object_name, table, num_files=num_files)
+            return layout.encode(), list(pages)
+
+        described, pages = await WORK.run(cut)
+        size = sum(len(page.content or b"") for page in pages)
+        names = self.database.tables
+
+        def work(session: Session) -> int:
+            ((row,),) = session.fetch(
+                f"INSERT INTO {names.objects} (name, size) VALUES (?, ?) RETURNING id", (object_name, size)
+            )
+            session.insert(names.pages, PAGE_COLUMNS, (_row(row, page) for page in pages))
+            return int(row)
+
+        row = await DATABASES.run(self.database.write, work)
+        return SegmentObject(
+            name=object_name, size=size, etag=str(row), num_rows=table.num_rows, tail=described
+        )
+
+    # -- what lies there -------------------------------------------------------------------------
+
+    async def list_objects(self) -> Sequence[ObjectEntry]:
+        """See `CatalogHome.list_objects`."""
+        query = f"SELECT name, size FROM {self.database.tables.objects}"
+        rows = await DATABASES.run(self.database.read, lambda session: session.fetch(query))
+        return [ObjectEntry(str(name), int(size), None) for name, size in rows]
+
+    async def delete(self, name: str) -> None:
+        """See `CatalogHome.delete`."""
+        tables = self.database.tables
+
+        def work(session: Session) -> None:
+            which = f"SELECT id FROM {tables.objects} WHERE name = ?"
+            session.change(f"DELETE FROM {tables.pages} WHERE object = ({which})", (name,))
+            session.change(f"DELETE FROM {tables.objects} WHERE name = ?", (name,))
+
+        await DATABASES.run(self.database.write, work)
+
+
+def _row(row: int, page: Page) -> tuple[Any, ...]:
+    return (
+        row,
+        page.part,
+        page.number,
+        page.floor,
+        page.reach,
+        page.most,
+        page.digest,
+        page.seal,
+        page.content,
+    )

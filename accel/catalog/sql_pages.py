@@ -1,0 +1,457 @@
+"""How the tables of a segment lie in a database: in pages, which prove that an answer lacks none.
+
+A table is cut into parts, and a part into pages of so many rows. A page is a row of the SQL table `pages`: its content are rows
+of the catalog's table, as Arrow has them, compressed. Where rows are looked for by a value, a page has three keys, in the encoding of
+`bound_bytes`, which any database compares with its own index:
+
+- `most`: no value of the page is above it;
+- `reach`: the highest `most` of the page and of all before it;
+- `floor`: no value of the page, nor of any page behind it, is below it.
+
+`floor` and `reach` ascend with the number of the page. So the pages that may hold values between two are those from the first
+whose `reach` is not below the one to the last whose `floor` is not above the other. Together with the page before these and the page behind
+them they prove themselves complete: each page is sealed with a checksum over its place and its keys, and the head of the catalog says how many
+there are. A row that is damaged, lost, or put elsewhere is noticed wherever it would change the answer.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from accel.catalog.bound_bytes import End, encode_bounds
+from accel.catalog.describing import WHOLE_FILE
+from accel.catalog.head import Table, ordinals_text
+from accel.catalog.intervals import HIGHEST, LOWEST, Interval
+from accel.errors import IndexFormatError
+from accel.format.domain import Domain
+from accel.predicate.kinds import Kind, kind_of, native
+
+__all__ = ["Layout", "Page", "Part", "check_range", "cut_table", "page_rows"]
+
+_PAGE_ROWS: Final = 1024
+_BOUNDS_ROWS: Final = 128
+"""Files of a page of bounds: of those that a value lies between, so many come beside it."""
+_FEW_PAGES: Final = 4
+"""Pages of a part that is read whole, and needs no keys."""
+_Keys = tuple[list[bytes], list[bytes]]
+"""The least and the highest encoding in each page."""
+_VERSION: Final = 1
+_RAW = struct.Struct("<I")
+_PLACE = struct.Struct("<Iiq")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some columns of some rows of a table, in pages."""
+
+    columns: tuple[str, ...]
+    num_rows: int
+    page_rows: int
+    """Rows of each page but the last."""
+    keyed: bool = False
+    """Whether its pages have keys."""
+    column: str | None = None
+    """Of a part of `bounds`: the column that all of its rows are about."""
+    whole: bool = False
+    """Of a part of `bounds`: its rows are about whole files."""
+    family: str | None = None
+    """Of a part of `bounds`: the family of all of its rows, where it is one."""
+    absent: str | None = None
+    """Of a part of `bounds` with keys: the files that it says nothing of, as heads write ordinals; None for none."""
+
+    @property
+    def num_pages(self) -> int:
+        """The number of its pages."""
+        return -(-self.num_rows // self.page_rows)
+
+    def rows_of(self, page: int) -> int:
+        """Return the rows of a page."""
+        return min(self.page_rows, self.num_rows - page * self.page_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The parts of a table and its columns: what the head says of it (`SegmentObject.tail`)."""
+
+    schema: pa.Schema
+    parts: tuple[Part, ...]
+
+    def encode(self) -> bytes:
+        """Return the layout as bytes."""
+        described = {
+            "schema": self.schema.serialize().to_pybytes().hex(),
+            "parts": [
+                [
+                    one.columns,
+                    one.num_rows,
+                    one.page_rows,
+                    one.keyed,
+                    one.column,
+                    one.whole,
+                    one.family,
+                    one.absent,
+                ]
+                for one in self.parts
+            ],
+            "version": _VERSION,
+        }
+        return json.dumps(described).encode()
+
+    @staticmethod
+    @lru_cache(maxsize=256)
+    def decode(data: bytes) -> Layout:
+        """Read the bytes of a layout back.
+
+        Raises
+        ------
+        IndexFormatError
+            They are none.
+        """
+        try:
+            described = json.loads(data)
+            schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(described["schema"])))
+            parts = tuple(
+                Part(tuple(one[0]), int(one[1]), int(one[2]), *one[3:]) for one in described["parts"]
+            )
+            version = described["version"]
+        except (pa.ArrowException, ValueError, KeyError, TypeError) as error:
+            raise IndexFormatError(
+                f"the catalog does not tell how a table of it is stored: {error}"
+            ) from error
+        if version != _VERSION:
+            raise IndexFormatError(
+                f"the tables of the catalog have version {version}, and this version of accel reads {_VERSION}",
+                hint="build the index again, or update accel",
+            )
+        if any(one.page_rows < 1 or one.num_rows < 0 for one in parts):
+            raise IndexFormatError("the catalog has a table of which a page has no rows")
+        return Layout(schema, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A row of the SQL table `pages`."""
+
+    part: int
+    number: int
+    floor: bytes | None
+    reach: bytes | None
+    most: bytes | None
+    digest: bytes
+    """The checksum of the content."""
+    seal: bytes
+    """The checksum of the object that the page belongs to, its place in it, its keys, and the digest."""
+    content: bytes | None
+    """None where it was not asked for."""
+
+    @classmethod
+    def of_row(cls, row: Sequence[Any]) -> Page:
+        """Make a page of a row of a query.
+
+        Raises
+        ------
+        IndexFormatError
+            The values are of other types.
+        """
+        numbers, keys, sums, content = row[:2], row[2:5], row[5:7], row[7]
+        if (
+            not all(isinstance(value, int) for value in numbers)
+            or not all(value is None or isinstance(value, bytes) for value in (*keys, content))
+            or not all(isinstance(value, bytes) for value in sums)
+        ):
+            raise IndexFormatError("a page of the catalog has not the columns of one")
+        return cls(*row)
+
+    def check(self, name: str) -> None:
+        """Compare the checksums.
+
+        Parameters
+        ----------
+        name : str
+            Of the object.
+
+        Raises
+        ------
+        IndexFormatError
+            They differ.
+        """
+        seal = _seal(name, self)
+        if seal != self.seal or (self.content is not None and _checksum(self.content) != self.digest):
+            raise IndexFormatError(
+                f"page {self.number} of part {self.part} of the object {name} is damaged",
+                hint="build the index again elsewhere",
+            )
+
+
+_Piece = tuple[Part, pa.Table, _Keys | None]
+
+
+def cut_table(
+    name: str, object_name: str, table: pa.Table, *, num_files: int
+) -> tuple[Layout, Iterator[Page]]:
+    """Cut a table of a segment into pages.
+
+    Parameters
+    ----------
+    name : str
+        The name of the table in the segment.
+    object_name : str
+        The name of the object that the pages are of.
+    table : pyarrow.Table
+    num_files : int
+        Of the segment.
+
+    Returns
+    -------
+    layout : Layout
+    pages : iterator of Page
+        Part by part, in the order of their numbers.
+    """
+    table = table.combine_chunks()
+    pieces: list[_Piece]
+    if name == Table.FILES:
+        small = [column for column in table.schema.names if column != "metadata"]
+        pieces = [
+            _plain_part(table.select(small), _PAGE_ROWS),
+            _plain_part(table.select(["metadata"]), 1),
+        ]
+    elif name == Table.BOUNDS:
+        pieces = [_bounds_part(one, num_files) for one in _runs(table)]
+    else:
+        pieces = [_sorted_part(table)]
+    layout = Layout(table.schema.remove_metadata(), tuple(part for part, _, _ in pieces))
+    return layout, _pages(object_name, pieces)
+
+
+def _plain_part(table: pa.Table, size: int) -> _Piece:
+    return Part(tuple(table.schema.names), table.num_rows, size), table, None
+
+
+def _runs(bounds: pa.Table) -> Iterator[pa.Table]:
+    """The rows of each column, those about files and those about row groups by themselves; they are sorted so."""
+    import pyarrow.compute as pc
+
+    if not bounds.num_rows:
+        return
+    columns = bounds.column("column").combine_chunks()
+    whole = np.asarray(bounds.column("row_group").to_numpy() == WHOLE_FILE)
+    other = pc.not_equal(columns.slice(1), columns.slice(0, len(columns) - 1)).to_numpy(zero_copy_only=False)
+    cuts = np.flatnonzero(other | (whole[1:] != whole[:-1])) + 1
+    edges = [0, *cuts.tolist(), bounds.num_rows]
+    for start, stop in itertools.pairwise(edges):
+        yield bounds.slice(start, stop - start)
+
+
+def _bounds_part(table: pa.Table, num_files: int) -> _Piece:
+    families = set(table.column("family").unique().to_pylist())
+    whole = table.column("row_group")[0].as_py() == WHOLE_FILE
+    size = _BOUNDS_ROWS if whole else _PAGE_ROWS
+    keyed = whole and len(families) == 1 and table.num_rows > _FEW_PAGES * size
+    keys = None
+    absent: frozenset[int] = frozenset()
+    if keyed:
+        absent = frozenset(range(num_files)) - frozenset(table.column("file").to_pylist())
+        lowest, highest = _ends_of_bounds(table)
+        order = sorted(range(len(lowest)), key=lowest.__getitem__)
+        table = table.take(pa.array(order, pa.int64()))
+        starts = range(0, len(order), size)
+        keys = (
+            [min(lowest[at] for at in order[start : start + size]) for start in starts],
+            [max(highest[at] for at in order[start : start + size]) for start in starts],
+        )
+    part = Part(
+        tuple(table.schema.names),
+        table.num_rows,
+        size,
+        keyed,
+        table.column("column")[0].as_py(),
+        whole,
+        families.pop() if len(families) == 1 else None,
+        ordinals_text(absent),
+    )
+    return part, table, keys
+
+
+def _ends_of_bounds(table: pa.Table) -> tuple[list[bytes], list[bytes]]:
+    """Between which two encodings the values of each file lie."""
+    lowest, highest = [], []
+    rows = (table.column(name).to_pylist() for name in ("lower", "upper", "null_count", "num_rows"))
+    for lower, upper, nulls, count in zip(*rows, strict=True):
+        if nulls is not None and nulls == count:
+            # No value: no comparison is true.
+            lowest.append(HIGHEST)
+            highest.append(LOWEST)
+            continue
+        # Bounds that contradict each other bound nothing.
+        crossed = lower is not None and upper is not None and lower > upper
+        lowest.append(LOWEST if lower is None or crossed else lower)
+        highest.append(HIGHEST if upper is None or crossed else upper)
+    return lowest, highest
+
+
+def _sorted_part(table: pa.Table) -> _Piece:
+    """A table whose rows are looked for by the values of its first column."""
+    size = _PAGE_ROWS
+    ends = _ends_of_values(table.column(0), size) if table.num_rows > _FEW_PAGES * size else None
+    return Part(tuple(table.schema.names), table.num_rows, size, ends is not None), table, ends
+
+
+def _ends_of_values(column: pa.ChunkedArray, size: int) -> _Keys | None:
+    """Between which two encodings the values of each page lie; None where such values have no order."""
+    import pyarrow.compute as pc
+
+    from accel.arrays import integers, mask, validity, whole
+
+    kind = kind_of(column.type)
+    if kind.domain is Domain.NONE:
+        return None
+    array = native(whole(column))
+    has = np.array(validity(array))
+    nan = np.zeros(len(array), bool)
+    values: Any = None
+    if kind.domain is Domain.BOOLEAN:
+        values = mask(array)
+    elif kind.domain is not Domain.BYTES:
+        values = integers(array)
+        nan = np.isnan(values) if kind.domain is Domain.FLOAT else nan
+    found: list[tuple[Any, Any]] = []
+    for start in range(0, len(array), size):
+        some = has[start : start + size] & ~nan[start : start + size]
+        if not some.any():
+            found.append((None, None))
+        elif values is None:
+            ends = pc.min_max(array.slice(start, size)).as_py()
+            found.append((ends["min"], ends["max"]))
+        else:
+            inside = values[start : start + size][some]
+            found.append((min(inside.tolist()), max(inside.tolist())))
+    # A page without values: a null is equal to nothing, and NaN is above all.
+    lows = _encoded([low for low, _ in found], kind, End.LOWER)
+    highs = _encoded([high for _, high in found], kind, End.UPPER)
+    empty = [low is None for low, _ in found]
+    nans = [bool(nan[start : start + size].any()) for start in range(0, len(array), size)]
+    lows = [HIGHEST if none else low for low, none in zip(lows, empty, strict=True)]
+    highs = [
+        HIGHEST if has_nan else LOWEST if none else high
+        for high, none, has_nan in zip(highs, empty, nans, strict=True)
+    ]
+    return lows, highs
+
+
+def _encoded(ends: Sequence[Any], kind: Kind, end: End) -> list[bytes]:
+    has = np.array([value is not None for value in ends], bool)
+    filler: Any = b"" if kind.domain is Domain.BYTES else False if kind.domain is Domain.BOOLEAN else 0
+    values = np.empty(len(ends), {Domain.FLOAT: float, Domain.BOOLEAN: bool}.get(kind.domain, object))
+    values[:] = [filler if value is None else value for value in ends]
+    unknown = LOWEST if end is End.LOWER else HIGHEST
+    found = encode_bounds(values, has, kind=kind, end=end).to_pylist()
+    return [unknown if value is None else value for value in found]
+
+
+def _pages(object_name: str, pieces: Sequence[_Piece]) -> Iterator[Page]:
+    for number, (part, table, keys) in enumerate(pieces):
+        size = part.page_rows
+        keyed: list[tuple[bytes | None, bytes | None, bytes | None]] = [(None, None, None)] * part.num_pages
+        if keys is not None:
+            floors, mosts = map(list, keys)
+            reaches = list(mosts)
+            for at in range(1, len(mosts)):
+                reaches[at] = max(reaches[at - 1], mosts[at])
+            for at in reversed(range(len(floors) - 1)):
+                floors[at] = min(floors[at], floors[at + 1])
+            keyed = list(zip(floors, reaches, mosts, strict=True))
+        for at, (floor, reach, most) in enumerate(keyed):
+            content = _encode(table.slice(at * size, size))
+            page = Page(number, at, floor, reach, most, _checksum(content), b"", content)
+            yield Page(number, at, floor, reach, most, page.digest, _seal(object_name, page), content)
+
+
+def _encode(rows: pa.Table) -> bytes:
+    (batch,) = rows.combine_chunks().to_batches() or (pa.RecordBatch.from_pylist([], rows.schema),)
+    raw = batch.serialize()
+    packed: bytes = pa.Codec("zstd").compress(raw, asbytes=True)
+    return _RAW.pack(raw.size) + packed
+
+
+def page_rows(page: Page, part: Part, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the rows of a page, which was checked.
+
+    Raises
+    ------
+    IndexFormatError
+        They are not as many as there are to be.
+    """
+    if page.content is None:
+        raise TypeError("the page came without its content")
+    columns = pa.schema([schema.field(name) for name in part.columns])
+    try:
+        (length,) = _RAW.unpack_from(page.content)
+        raw = pa.Codec("zstd").decompress(page.content[_RAW.size :], decompressed_size=length)
+        batch = pa.ipc.read_record_batch(raw, columns)
+    except (pa.ArrowException, struct.error, OSError) as error:
+        raise IndexFormatError(f"a page of the catalog cannot be read: {error}") from error
+    if batch.num_rows != part.rows_of(page.number):
+        raise IndexFormatError(f"a page of the catalog has {batch.num_rows} rows")
+    return batch
+
+
+def check_range(pages: Sequence[Page], part: Part, interval: Interval) -> list[Page]:
+    """Return the pages that may hold values of an interval, among those that were found for it.
+
+    Parameters
+    ----------
+    pages : sequence of Page
+        Checked, in the order of their numbers.
+    part : Part
+    interval : Interval
+
+    Raises
+    ------
+    IndexFormatError
+        The pages do not prove that there are no others.
+    """
+    numbers = [page.number for page in pages]
+    complete = bool(numbers) and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    if complete:
+        first, last = pages[0], pages[-1]
+        complete = (first.number == 0 or _key(first.reach) < interval.lower) and (
+            last.number == part.num_pages - 1 or _key(last.floor) > interval.upper
+        )
+    left = [
+        page for page in pages if _key(page.most) >= interval.lower and _key(page.floor) <= interval.upper
+    ]
+    if not complete or any(page.content is None for page in left):
+        raise IndexFormatError(
+            "a page of the catalog is missing from the database", hint="build the index again elsewhere"
+        )
+    return left
+
+
+def _key(key: bytes | None) -> bytes:
+    if key is None:
+        raise IndexFormatError("a page of the catalog lacks the keys by which it is found")
+    return key
+
+
+def _seal(name: str, page: Page) -> bytes:
+    keys = [
+        b"\0" if key is None else b"\1" + _RAW.pack(len(key)) + key
+        for key in (page.floor, page.reach, page.most)
+    ]
+    place = _PLACE.pack(len(name), page.part, page.number)
+    return _checksum(b"".join((place, name.encode(), *keys, page.digest)))
+
+
+def _checksum(data: bytes) -> bytes:
+    import xxhash
+
+    return bytes(xxhash.xxh3_64_digest(data))

@@ -1,0 +1,303 @@
+"""Replace many files of a directory by others, so that a job that is killed can be finished or taken back.
+
+The new files are written under hidden names. Then the journal is put, by compare-and-swap, and from then on they count:
+they get their names, the index outside the files takes them up in one commit, and the old files are removed. Each of these
+steps may be done twice, so whoever finds the journal of a job that was killed finishes it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from accel.cache.freshness import put_object
+from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
+from accel.metrics import Metrics
+from accel.store.client import Client
+from accel.store.location import Location
+from accel.store.range_store import Mover, ObjectEntry, Remover, Writer, is_weak
+from accel.store.request_errors import foremost
+from accel.store.tasks import Group
+from accel.tables.journal import (
+    JOURNAL_NAME,
+    STAGE_PREFIX,
+    AddedFile,
+    Journal,
+    JournalState,
+    RemovedFile,
+    read_journal,
+)
+
+__all__ = ["DirectoryCommit"]
+
+T = TypeVar("T")
+
+_AT_ONCE: Final = 32
+
+Published = Callable[[Journal], Awaitable[None]]
+"""Is called when the new files have their names, before the old ones are removed. It may be called again for the same journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    journal: Journal
+    etag: str | None
+
+
+class DirectoryCommit:
+    """The journal of one directory. Used on the I/O loop.
+
+    Parameters
+    ----------
+    client : Client
+    location : Location
+        The directory.
+    """
+
+    def __init__(self, client: Client, location: Location) -> None:
+        self._client = client
+        self.location = location
+        path = location.path.strip("/")
+        self._directory = f"{path}/" if path else ""
+        self._path = self._directory + JOURNAL_NAME
+        self._mine: _Found | None = None
+        self.left: tuple[str, ...] = ()
+        """Old files that were replaced by somebody else after the commit, and so stay."""
+
+    @property
+    def id(self) -> str:
+        """The name of this job, used once."""
+        if self._mine is None:
+            raise TypeError("nothing was begun")
+        return self._mine.journal.id
+
+    def staged(self, name: str) -> str:
+        """Return the path below the directory at which a new file is to be written."""
+        return f"{STAGE_PREFIX}{self.id}-{name}"
+
+    async def begin(self, job: str, *, published: Published) -> Journal | None:
+        """Finish what a job that was killed has left, and announce this one.
+
+        Returns
+        -------
+        Journal or None
+            What was finished, if it was the same job: there is nothing more to do, and nothing was announced.
+
+        Raises
+        ------
+        StoreError
+            The store can do no such thing, or failed.
+        ObjectChangedError
+            Another job was announced at the same time.
+        """
+        self._check_store()
+        found = await self._read()
+        if found is not None and found.journal.state is JournalState.COMMITTED:
+            self._mine = found
+            await self._finish(published)
+            if found.journal.job == job:
+                return found.journal
+            found = None
+        mine = Journal(id=secrets.token_hex(8), state=JournalState.WRITING, job=job)
+        await self._put(mine, instead_of=found)
+        # The jobs that wrote these were killed, or find their announcement gone and give up.
+        await self._remove_staged(but=mine.id)
+        return None
+
+    async def commit(
+        self,
+        added: Iterable[AddedFile],
+        removed: Iterable[RemovedFile],
+        *,
+        index: str | None,
+        notes: Mapping[str, object],
+        published: Published,
+    ) -> None:
+        """Have the new files take the place of the old ones.
+
+        Raises
+        ------
+        ObjectChangedError
+            An old file was changed or removed meanwhile, or another job was begun. Nothing is changed then.
+        StoreError
+            The store failed. Where the commit was made, the next job in this directory finishes it.
+        """
+        if self._mine is None:
+            raise TypeError("nothing was begun")
+        added, removed = tuple(added), tuple(removed)
+        await self.check_unchanged(removed)
+        await self._check_written(added)
+        journal = replace(
+            self._mine.journal,
+            state=JournalState.COMMITTED,
+            added=added,
+            removed=removed,
+            index=index,
+            notes=notes,
+        )
+        await self._put(journal, instead_of=self._mine)
+        await self._finish(published)
+
+    async def abandon(self) -> None:
+        """Remove what was written, and the announcement; after a commit, do nothing."""
+        if self._mine is None:
+            return
+        found = await self._read()
+        is_mine = found is not None and found.journal.id == self.id
+        if found is not None and is_mine and found.journal.state is JournalState.COMMITTED:
+            return
+        await self._remove_staged(of=self.id)
+        if is_mine:
+            await self._client.remove(self._path)
+        self._mine = None
+
+    # -- the steps after the commit --------------------------------------------------------------
+
+    async def _finish(self, published: Published) -> None:
+        journal = self._require().journal
+        await _each(journal.added, self._publish)
+        await published(journal)
+        await self._remove_old(journal)
+        await self._remove_staged(of=journal.id)
+        await self._client.remove(self._path)
+        self._mine = None
+
+    async def _publish(self, file: AddedFile) -> None:
+        """Give a new file its name, if it does not have it."""
+        path = self._directory + file.path
+        try:
+            await self._client.move(self._directory + file.staged, path)
+        except ObjectNotFoundError:
+            # It was moved before; else it is lost, and the old files have to stay.
+            tail = await self._client.read_tail(path, 8, metrics=Metrics())
+            if tail.size != file.size:
+                raise StoreError(
+                    f"the file has {tail.size} bytes in place of {file.size}",
+                    path=str(self.location) + file.path,
+                    hint=f"all old files are there: remove what {JOURNAL_NAME} lists as added, then that",
+                ) from None
+
+    async def _remove_old(self, journal: Journal) -> None:
+        there = await self._list()
+        left: list[str] = []
+        gone: list[str] = []
+        for file in journal.removed:
+            entry = there.get(file.path)
+            if entry is None:
+                continue
+            if (entry.etag, entry.size) == (file.etag, file.size):
+                gone.append(file.path)
+            else:
+                left.append(file.path)
+        await _each(gone, lambda path: self._client.remove(self._directory + path))
+        self.left = tuple(left)
+
+    async def _remove_staged(self, *, of: str = "", but: str | None = None) -> None:
+        """Remove new files without their names: those of one job, or of all but one."""
+        entries = await self._client.list_below(f"{self._directory}_accel")
+        prefix = self._directory + STAGE_PREFIX
+        # A process that was killed leaves hidden files in a local directory.
+        hidden = f"{self._directory}_accel/.optimize-"
+        staged = [entry.path for entry in entries if entry.path.startswith((prefix + of, hidden + of))]
+        if but is not None:
+            staged = [path for path in staged if not path.startswith((prefix + but, hidden + but))]
+        await _each(staged, self._client.remove)
+
+    # -- the journal -----------------------------------------------------------------------------
+
+    def _require(self) -> _Found:
+        if self._mine is None:
+            raise TypeError("nothing was begun")
+        return self._mine
+
+    def _check_store(self) -> None:
+        for ability, verb in (
+            (Writer, "be written to"),
+            (Remover, "remove objects"),
+            (Mover, "move objects"),
+        ):
+            if not isinstance(self._client.store, ability):
+                raise StoreError(f"this store cannot {verb}", path=str(self.location))
+
+    async def check_unchanged(self, removed: Iterable[RemovedFile]) -> None:
+        """Raise ObjectChangedError if a file is not there any more in the version that was read."""
+        there = await self._list()
+        for file in removed:
+            entry = there.get(file.path)
+            if entry is None or (entry.etag, entry.size) != (file.etag, file.size):
+                raise ObjectChangedError(
+                    "the file was changed or removed while it was rewritten: all files stay as they are",
+                    path=str(self.location) + file.path,
+                    hint="start again",
+                )
+
+    async def _check_written(self, added: Iterable[AddedFile]) -> None:
+        start = len(self._directory)
+        entries = await self._client.list_below(f"{self._directory}_accel")
+        there = {entry.path[start:]: entry.size for entry in entries}
+        for file in added:
+            if there.get(file.staged) != file.size:
+                raise ObjectChangedError(
+                    "a new file is gone, or is not as it was written: all files stay as they are",
+                    path=str(self.location) + file.staged,
+                    hint="have one job at a time in a directory",
+                )
+
+    async def _list(self) -> dict[str, ObjectEntry]:
+        start = len(self._directory)
+        entries = await self._client.list_below(self._directory.rstrip("/"))
+        return {entry.path[start:]: entry for entry in entries}
+
+    async def _read(self) -> _Found | None:
+        found = await read_journal(self._client, self._path, Metrics())
+        return None if found is None else _Found(*found)
+
+    async def _put(self, journal: Journal, *, instead_of: _Found | None) -> None:
+        data = journal.encode()
+        try:
+            if instead_of is None:
+                await put_object(self._client, self._path, parts=_parts(data), size=len(data), if_absent=True)
+            else:
+                etag = instead_of.etag
+                if etag is None or is_weak(etag):
+                    raise StoreError("the store gives no strong etag, by which to commit", path=self._name)
+                await put_object(self._client, self._path, parts=_parts(data), size=len(data), if_match=etag)
+        except ObjectChangedError as error:
+            raise ObjectChangedError(
+                "another job began in this directory: this one changes nothing",
+                path=str(self.location),
+                hint="have one job at a time in a directory",
+            ) from error
+        found = await self._read()
+        if found is None or found.journal.id != journal.id:
+            raise ObjectChangedError("another job began in this directory", path=str(self.location))
+        self._mine = found
+
+    @property
+    def _name(self) -> str:
+        return str(self.location) + JOURNAL_NAME
+
+
+async def _each(items: Iterable[T], do: Callable[[T], Awaitable[None]]) -> None:
+    """Do something with all items, some at once."""
+    waiting = list(items)
+    for start in range(0, len(waiting), _AT_ONCE):
+        try:
+            async with Group() as group:
+                for item in waiting[start : start + _AT_ONCE]:
+                    group.create_task(_one(do, item))
+        except BaseExceptionGroup as failures:
+            failure = foremost(failures)
+        else:
+            continue
+        raise failure
+
+
+async def _one(do: Callable[[T], Awaitable[None]], item: T) -> None:
+    await do(item)
+
+
+async def _parts(data: bytes) -> AsyncIterator[bytes]:
+    yield data

@@ -1,0 +1,93 @@
+"""Rewrite the rows of some files as others: in an order, laid out anew, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from accel.maintenance.external_sort import RowSorter
+from accel.maintenance.layout import FileCutter, Layout, OpenFile, RowFacts, WrittenFile
+from accel.maintenance.ordering import Ordering
+from accel.options import Options
+from accel.writing.table_writer import storable
+
+__all__ = ["Rewrite"]
+
+_RUN_SHARE = 4
+"""A sort takes some times the memory of its rows: this share of `memory_limit` is for these."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Rewrite:
+    """What becomes of rows. It pickles, so that workers can do it."""
+
+    schema: pa.Schema
+    """The columns of the table."""
+    ordering: Ordering
+    layout: Layout
+    options: Options
+
+    def plain(self, batch: pa.RecordBatch) -> pa.Table:
+        """Return rows in types that can be sorted and written."""
+        return storable(pa.Table.from_arrays(batch.columns, schema=self.schema), dictionaries=False)
+
+    def plain_schema(self) -> pa.Schema:
+        """Return the schema of `plain`."""
+        return storable(self.schema.empty_table(), dictionaries=False).schema
+
+    def write(
+        self,
+        tables: Iterable[pa.Table],
+        open_file: OpenFile,
+        *,
+        name: Callable[[int], str],
+        note: Callable[[str, int], None],
+    ) -> list[WrittenFile]:
+        """Write rows, as `plain` returns them, to files.
+
+        Parameters
+        ----------
+        tables : iterable of pyarrow.Table
+        open_file, name : callable
+            As for `FileCutter`.
+        note : callable
+            Called with "read" or "write" and a number of rows.
+        """
+        facts = RowFacts(self.layout.blooms)
+        with self._sorter() as sorter:
+            rows = self._in_order(tables, sorter, facts, note) if self.ordering else _noted(tables, note)
+            begun = next(rows, None)  # everything is read by now, if it is sorted
+            with FileCutter(
+                self.layout, open_file, name=name, facts=facts, original=self.schema, options=self.options
+            ) as cutter:
+                while begun is not None:
+                    cutter.add(begun)
+                    note("write", len(begun))
+                    begun = next(rows, None)
+                return cutter.finish(self.plain_schema())
+
+    def _sorter(self) -> RowSorter:
+        directions: Sequence[str] = self.ordering.directions
+        return RowSorter(directions, run_bytes=self.options.memory_limit // _RUN_SHARE)
+
+    def _in_order(
+        self,
+        tables: Iterable[pa.Table],
+        sorter: RowSorter,
+        facts: RowFacts,
+        note: Callable[[str, int], None],
+    ) -> Iterator[pa.Table]:
+        for table in tables:
+            keys, columns = self.ordering.keys(table)
+            facts.add(table, columns)
+            sorter.add(table, keys)
+            note("read", len(table))
+        yield from sorter.sorted()
+
+
+def _noted(tables: Iterable[pa.Table], note: Callable[[str, int], None]) -> Iterator[pa.Table]:
+    for table in tables:
+        note("read", len(table))
+        yield table

@@ -1,0 +1,298 @@
+"""`python -m accel.spark.job`: the jobs of a table from a command line, for `spark-submit` and for schedulers."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from accel.cli.arguments import (
+    UsageError,
+    accel_options,
+    add_message_options,
+    add_setting_options,
+    add_store_options,
+    column_list,
+    index_argument,
+    indexes_of,
+    storage_options,
+)
+from accel.cli.main import run_command
+
+if TYPE_CHECKING:
+    from accel.maintenance.progress import JobProgress
+
+__all__ = ["main"]
+
+_EPILOG: Final = """\
+examples:
+  python -m accel.spark.job optimize s3://bucket/flights/ --sort-by carrier --sort-by dep_delay:descending
+  python -m accel.spark.job optimize s3a://bucket/flights/ --to s3a://bucket/sorted/ --z-order origin,dest --preset random-access
+  python -m accel.spark.job embed s3://bucket/flights/ --embed carrier=distinct --embed flight=bitmap
+  spark-submit --master spark://host:7077 job.py optimize s3://bucket/flights/ --sort-by carrier
+
+job.py holds two lines: `from accel.spark.job import main` and `raise SystemExit(main())`.
+
+A job that was killed is run again: it finishes what was committed, or starts anew.
+
+exit status: 0 done, 1 it failed or files were left out, 2 the command line is wrong, 130 interrupted, 143 terminated.
+"""
+_LOG_SECONDS: Final = 5.0
+"""Between two lines about the progress."""
+_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one job.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The arguments; those of the process by default.
+
+    Returns
+    -------
+    int
+        The exit status, as `--help` lists it.
+    """
+    return run_command(_parser().parse_args(argv), _dispatch)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m accel.spark.job",
+        description="Jobs over all Parquet files of a directory, on Spark or in this process.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    jobs = parser.add_subparsers(dest="job", required=True, metavar="JOB")
+    _add_optimize(jobs)
+    _add_embed(jobs)
+    return parser
+
+
+def _add_job(jobs: Any, name: str, text: str, *, target: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = jobs.add_parser(
+        name, help=text, description=f"{text[0].upper()}{text[1:]}."
+    )
+    parser.add_argument("source", metavar=target, help="a URL or path")
+    spark = parser.add_argument_group("spark")
+    spark.add_argument(
+        "--master", metavar="URL", help="by default what spark-submit, or the environment, says"
+    )
+    spark.add_argument(
+        "--conf", action="append", type=_pair, default=[], metavar="KEY=VALUE", help="may be repeated"
+    )
+    spark.add_argument("--here", action="store_true", help="do it in this process, without Spark")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument("--quiet", "-q", action="store_true", help="print no progress")
+    add_setting_options(parser)
+    add_store_options(parser)
+    add_message_options(parser)
+    return parser
+
+
+def _add_files_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--to",
+        metavar="URL",
+        help="another directory for the new files; by default they replace the old ones",
+    )
+    parser.add_argument(
+        "--embed",
+        "-i",
+        action="append",
+        type=index_argument,
+        default=[],
+        metavar="COLUMN=KIND[:LEVEL]",
+        help="an index inside the files, as for accel embed; may be repeated",
+    )
+    parser.add_argument(
+        "--index",
+        default="auto",
+        metavar="INDEX",
+        help="the index outside the files that is brought up to date, or none; by default the one in _accel/, if there is one",
+    )
+
+
+def _add_optimize(jobs: Any) -> None:
+    parser = _add_job(
+        jobs, "optimize", "rewrite the files in an order, laid out for selective reading", target="DIRECTORY"
+    )
+    _add_files_options(parser)
+    order = parser.add_argument_group("order")
+    order.add_argument(
+        "--sort-by",
+        action="append",
+        type=_sort_key,
+        metavar="COLUMN[:descending]",
+        help="a column to sort by; repeated, the next one",
+    )
+    order.add_argument(
+        "--z-order", action="append", metavar="A,B", help="columns whose values are to lie close together"
+    )
+    layout = parser.add_argument_group("layout")
+    layout.add_argument(
+        "--preset", choices=("scan", "random-access"), default="scan", help="what for (%(default)s)"
+    )
+    layout.add_argument(
+        "--target-file-size", type=_size, metavar="BYTES", help="about the size of a file: 128M by default"
+    )
+    layout.add_argument("--row-group-size", type=int, metavar="ROWS", help="the most rows of a row group")
+    layout.add_argument("--page-rows", type=int, metavar="ROWS", help="the most rows of a page")
+    layout.add_argument(
+        "--blooms", action="append", metavar="A,B", help="columns that get bloom filters of Parquet"
+    )
+    layout.add_argument("--compression", metavar="CODEC", help="zstd by default")
+    parser.add_argument(
+        "--parts", type=int, metavar="N", help="parts of the table that one task of Spark sorts each"
+    )
+
+
+def _add_embed(jobs: Any) -> None:
+    _add_files_options(_add_job(jobs, "embed", "put indexes into all files", target="DIRECTORY"))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise argparse.ArgumentTypeError("expected KEY=VALUE")
+    return key, value
+
+
+def _sort_key(text: str) -> tuple[str, str]:
+    name, colon, direction = text.rpartition(":")
+    if colon and direction in ("ascending", "descending"):
+        return name, direction
+    return text, "ascending"
+
+
+def _size(text: str) -> int:
+    number, unit = (text[:-1], text[-1].lower()) if text[-1:].lower() in _UNITS else (text, "")
+    if not (number.isascii() and number.isdigit()):
+        raise argparse.ArgumentTypeError(f"expected bytes, as 134217728 or 128M: {text!r}")
+    return int(number) * _UNITS[unit]
+
+
+# -- running -----------------------------------------------------------------------------------
+
+
+def _dispatch(given: argparse.Namespace) -> int:
+    keywords: dict[str, Any] = {
+        "storage_options": storage_options(given),
+        "options": accel_options(given),
+        "progress": None if given.quiet else _printer(),
+    }
+    if given.job in ("optimize", "embed"):
+        keywords |= {
+            "to": given.to,
+            "indexes": indexes_of(given.embed),
+            "index": None if given.index == "none" else given.index,
+        }
+    if given.job == "optimize":
+        keywords |= _optimize_keywords(given)
+    try:
+        report = _run_here(given, keywords) if given.here else _run_on_spark(given, keywords)
+    except TypeError as error:
+        raise UsageError(str(error)) from error
+    return _print_report(given, report)
+
+
+def _optimize_keywords(given: argparse.Namespace) -> dict[str, Any]:
+    keywords = {
+        "sort_by": given.sort_by,
+        "z_order": column_list(given.z_order),
+        "preset": given.preset,
+        "target_file_size": given.target_file_size,
+        "row_group_size": given.row_group_size,
+        "page_rows": given.page_rows,
+        "blooms": column_list(given.blooms),
+    }
+    if given.compression is not None:
+        keywords["compression"] = given.compression
+    if given.parts is not None and not given.here:
+        keywords["parts"] = given.parts
+    return keywords
+
+
+def _run_here(given: argparse.Namespace, keywords: dict[str, Any]) -> Any:
+    import accel
+
+    verbs: dict[str, Callable[..., Any]] = {"optimize": accel.optimize, "embed": accel.embed_files}
+    return verbs[given.job](given.source, **keywords)
+
+
+def _run_on_spark(given: argparse.Namespace, keywords: dict[str, Any]) -> Any:
+    from pyspark.sql import SparkSession
+
+    from accel.spark import jobs
+
+    builder = SparkSession.builder.appName(
+        f"accel {given.job} {given.source.rpartition('?')[0] or given.source}"
+    )
+    if given.master is not None:
+        builder = builder.master(given.master)
+    for key, value in given.conf:
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    try:
+        verbs: dict[str, Callable[..., Any]] = {"optimize": jobs.optimize, "embed": jobs.embed}
+        return verbs[given.job](spark, given.source, **keywords)
+    finally:
+        spark.stop()
+
+
+def _printer() -> Callable[[JobProgress], None]:
+    """Return what prints a line for each stage now and then, as a log needs it."""
+    last: dict[str, float] = {}
+
+    def show(now: JobProgress) -> None:
+        moment = time.monotonic()
+        done = now.done >= now.total
+        if not done and moment - last.get(now.stage, -_LOG_SECONDS) < _LOG_SECONDS:
+            return
+        last[now.stage] = moment
+        print(f"accel: {now.stage}: {now.done:,} of {now.total:,}", file=sys.stderr, flush=True)
+
+    return show
+
+
+def _print_report(given: argparse.Namespace, report: Any) -> int:
+    from accel.cli.output import print_json, say
+    from accel.cli.terminal import byte_count
+    from accel.cli.values import safe_text
+
+    failed = dict(getattr(report, "failed", {}))
+    if given.json:
+        print_json(dataclasses.asdict(report))
+    else:
+        place = safe_text(report.directory)
+        if given.job == "optimize":
+            verb = "finished what was begun" if report.finished else "rewritten"
+            print(
+                f"{place}: {verb}, {report.rows:,} rows, {report.files_before:,} files of {byte_count(report.bytes_before)} -> "
+                f"{report.files_after:,} files of {byte_count(report.bytes_after)}, {report.seconds:.1f} s"
+            )
+        else:
+            print(
+                f"{place}: {report.embedded:,} of {report.files:,} files got indexes, {report.skipped:,} had them, "
+                f"{byte_count(report.bytes_after - report.bytes_before)} more, {report.seconds:.1f} s"
+            )
+        if report.index is not None:
+            print(f"{safe_text(report.index)} is up to date")
+    for warning in report.warnings:
+        say(f"warning: {safe_text(warning)}")
+    for path in getattr(report, "left", ()):
+        say(
+            f"warning: {safe_text(path)} was replaced by somebody else, and stays: its rows may be there twice"
+        )
+    for path, reason in failed.items():
+        say(f"error: {safe_text(path)} has no indexes: {safe_text(reason)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

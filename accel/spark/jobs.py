@@ -1,0 +1,451 @@
+"""The jobs of a table on Spark: the driver lists and commits, and the executors do what takes time."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import pickle
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from accel.api import AUTO
+from accel.maintenance.embedding_files import EmbeddedFile, EmbedFilesJob, EmbedFilesReport
+from accel.maintenance.external_sort import count_before
+from accel.maintenance.layout import Preset, WrittenFile
+from accel.maintenance.optimizing import (
+    OptimizeJob,
+    OptimizeReport,
+    open_staged,
+    read_rows,
+    staged_name,
+)
+from accel.maintenance.ordering import Sample
+from accel.maintenance.progress import JobProgress, Progress
+from accel.maintenance.rewriting import Rewrite
+from accel.options import MIB, Options
+from accel.spark.executing import for_executors
+from accel.spark.partitions import spread
+from accel.spark.stages import (
+    PIECE_BYTES,
+    Piece,
+    collect,
+    group_pieces,
+    parallelism,
+    run_shares,
+    session_of_pieces,
+)
+from accel.store.location import Location
+from accel.tables.journal import AddedFile
+from accel.writing.table_writer import BloomColumns, SortBy
+from accel.writing.wanted import Indexes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from accel.maintenance.optimizing import Path
+
+__all__ = ["embed", "optimize"]
+
+_PART_BYTES: Final = 512 * MIB
+"""Bytes of files that one task sorts, about."""
+_WAITING_BYTES: Final = 64 * MIB
+"""Bytes of rows that wait in an executor until the pieces of the parts are large enough."""
+_SHARES: Final = 4
+"""Shares of work for each task that Spark runs at once, so that they end at about the same time."""
+
+
+def optimize(
+    spark: SparkSession,
+    source: Path,
+    *,
+    to: Path | None = None,
+    sort_by: SortBy | None = None,
+    z_order: Sequence[str] | str | None = None,
+    preset: Preset | str = Preset.SCAN,
+    target_file_size: int | None = None,
+    row_group_size: int | None = None,
+    page_rows: int | None = None,
+    blooms: BloomColumns | None = None,
+    indexes: Indexes | None = None,
+    index: Path | None = AUTO,
+    parts: int | None = None,
+    progress: Progress | None = None,
+    store: object | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    options: Options | None = None,
+    **pyarrow_options: Any,
+) -> OptimizeReport:
+    """Rewrite the Parquet files of a directory on Spark, as `accel.optimize` does in one process.
+
+    The rows are cut into parts by their order, each part is sorted and written by one task, and the driver commits once, when all
+    are complete. Rows travel between executors as they are, so that no type is changed. A task that runs twice leaves a hidden
+    file at worst, which is removed.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        A session of Spark 4.0 or later.
+    source, to, sort_by, z_order, preset, target_file_size, row_group_size, page_rows, blooms, indexes, index
+        As for `accel.optimize`. The driver and every executor must be able to reach both directories.
+    parts : int, optional
+        Parts of the table that are sorted and written by one task each; by default as many as the session runs at once, more if one
+        would be of more than 512 MiB, and fewer if files would be smaller than `target_file_size`.
+    progress : callable, optional
+        Called with a `JobProgress` on the driver now and then, from another thread: it counts tasks of Spark. Spark Connect tells none.
+    store, storage_options, options, **pyarrow_options
+        As for `accel.optimize`. `storage_options` reach the executors in the pickled function, and only if they are given.
+
+    Returns
+    -------
+    OptimizeReport
+        Files and bytes before and after.
+
+    Raises
+    ------
+    ValueError
+        `parts` is less than 1.
+    AccelError, TypeError, ValueError
+        As `accel.optimize` raises them.
+    """
+    if parts is not None and parts < 1:
+        raise ValueError(f"parts is at least 1, not {parts}")
+    own = session_of_pieces(spark)
+    job = OptimizeJob(
+        source, to, sort_by=sort_by, z_order=z_order, preset=preset, target_file_size=target_file_size,
+        row_group_size=row_group_size, page_rows=page_rows, blooms=blooms, indexes=indexes, index=index,
+        progress=progress, store=store, storage_options=storage_options, options=options,
+        pyarrow_options=pyarrow_options,
+    )  # fmt: skip
+    given = for_executors({"store": store, "storage_options": storage_options, "options": options})
+    # Credentials must not stay in the variables of a frame that a traceback may show.
+    del source, to, store, storage_options
+    finished = job.begin()
+    if finished is not None:
+        return finished
+    try:
+        return job.commit(_Rewriting(own, job, given, parts).run())
+    except BaseException:
+        job.abandon()
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """Files that one task reads."""
+
+    folder: int
+    urls: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Executors:
+    """What the tasks of a rewrite have in common. It pickles."""
+
+    rewrite: Rewrite
+    given: Mapping[str, Any] = field(repr=False)
+    target: Location
+    id: str
+    num_rows: int
+    limits: pa.Table | None = None
+    """The keys between the parts."""
+    firsts: tuple[int, ...] = ()
+    """The number of the first part of each folder, and in the end of all parts."""
+
+    # -- in the executors ------------------------------------------------------------------------
+
+    def sample(self, number: int, pieces: Iterator[bytes]) -> Iterator[Piece]:
+        """Return some rows of the columns that the order depends on."""
+        names = self.rewrite.ordering.names
+        narrow = replace(self.rewrite, schema=pa.schema([self.rewrite.schema.field(name) for name in names]))
+        for piece in pieces:
+            share: _Share = pickle.loads(piece)
+            sample = Sample(self.num_rows)
+            tables = read_rows(share.urls, narrow, self.given)
+            yield number, to_bytes(sample.of(tables, narrow.plain_schema()))
+
+    def cut(self, number: int, pieces: Iterator[bytes]) -> Iterator[Piece]:
+        """Read files, and cut their rows into parts."""
+        for piece in pieces:
+            share: _Share = pickle.loads(piece)
+            waiting: dict[int, list[pa.Table]] = {}
+            nbytes: dict[int, int] = {}
+            for table in read_rows(share.urls, self.rewrite, self.given):
+                for part, rows in self._parts_of(share.folder, table):
+                    waiting.setdefault(part, []).append(rows)
+                    nbytes[part] = nbytes.get(part, 0) + rows.nbytes
+                full = sum(nbytes.values()) > _WAITING_BYTES
+                for part in [part for part, size in nbytes.items() if full or size >= PIECE_BYTES]:
+                    yield from _pieces(part, waiting.pop(part))
+                    del nbytes[part]
+            for part, tables in waiting.items():
+                yield from _pieces(part, tables)
+
+    def _parts_of(self, folder: int, table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        first, after = self.firsts[folder : folder + 2]
+        if after - first == 1 or self.limits is None or not len(table):
+            yield first, table
+            return
+        ordering = self.rewrite.ordering
+        keys, _ = ordering.keys(table)
+        parts = count_before(self.limits, keys, ordering.directions)
+        order = np.argsort(parts, kind="stable")
+        ends = np.searchsorted(parts[order], np.arange(len(self.limits) + 1), side="right")
+        together = table.take(pa.array(order))
+        start = 0
+        for part, end in enumerate(ends.tolist()):
+            if end > start:
+                yield first + part, together.slice(start, end - start)
+            start = end
+
+    def write(self, number: int, pieces: Iterator[bytes]) -> Iterator[Piece]:
+        """Sort the rows of a part, and write them."""
+        yield number, self._written(number, (from_bytes(piece) for piece in pieces))
+
+    def copy(self, number: int, pieces: Iterator[bytes]) -> Iterator[Piece]:
+        """Write the rows of files in their order."""
+        for piece in pieces:
+            share: _Share = pickle.loads(piece)
+            yield number, self._written(number, read_rows(share.urls, self.rewrite, self.given))
+
+    def _written(self, number: int, tables: Iterator[pa.Table]) -> bytes:
+        files = self.rewrite.write(
+            tables,
+            lambda name: open_staged(self.target, self.id, name, self.given),
+            name=lambda at: staged_name(number, at),
+            note=lambda stage, rows: None,
+        )
+        return json.dumps([asdict(file) for file in files]).encode()
+
+
+def _pieces(part: int, tables: Sequence[pa.Table]) -> Iterator[Piece]:
+    table = pa.concat_tables(tables)
+    count = max(1, table.nbytes // (2 * PIECE_BYTES))
+    rows = -(-len(table) // count) or 1
+    for start in range(0, len(table), rows):
+        yield part, to_bytes(table.slice(start, rows))
+
+
+def to_bytes(table: pa.Table) -> bytes:
+    """Return a table as a stream of Arrow's IPC."""
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    return sink.getvalue()
+
+
+def from_bytes(data: bytes) -> pa.Table:
+    """Return the table of a stream of Arrow's IPC."""
+    with pa.ipc.open_stream(data) as reader:
+        return reader.read_all()
+
+
+class _Rewriting:
+    """The driver's side of one rewrite."""
+
+    def __init__(
+        self, spark: SparkSession, job: OptimizeJob, given: Mapping[str, Any], parts: int | None
+    ) -> None:
+        self._spark = spark
+        self._job = job
+        self._folders = list(job.table.folders().items())
+        self._at_once = parallelism(spark)
+        self._parts = parts
+        self._executors = _Executors(
+            rewrite=Rewrite(
+                schema=job.table.schema, ordering=job.ordering, layout=job.layout, options=job.options
+            ),
+            given=given,
+            target=job.target,
+            id=job.directory.id,
+            num_rows=sum(job.table.num_rows.values()),
+        )
+
+    def run(self) -> list[AddedFile]:
+        """Have all rows written, and return the new files with their names."""
+        ordering = self._executors.rewrite.ordering
+        if not ordering:
+            shares = self._shares(self._file_shares())
+            frame = run_shares(self._spark, self._pickled(shares), self._executors.copy)
+            found = self._collect(frame)
+            return self._named([(shares[number].folder, files) for number, files in sorted(found.items())])
+        self._settle_parts()
+        shares = self._shares(self._at_once * _SHARES)
+        cut = run_shares(self._spark, self._pickled(shares), self._executors.cut)
+        firsts = self._executors.firsts
+        frame = group_pieces(cut, firsts[-1], self._executors.write)
+        written = sorted(self._collect(frame).items())
+        of_folders = [(bisect_right(firsts, number) - 1, files) for number, files in written]
+        return self._named(of_folders) + self._empty({folder for folder, _ in of_folders})
+
+    def _settle_parts(self) -> None:
+        """Choose the parts of the table, and the ranks along a Z curve, by a sample of the rows."""
+        sizes = [self._size(members) for _, members in self._folders]
+        parts = self._parts or self._default_parts(max(sizes))
+        executors = self._executors
+        if parts > 1 or executors.rewrite.ordering.z_order:
+            shares = self._shares(self._at_once * _SHARES)
+            frame = run_shares(self._spark, self._pickled(shares), executors.sample)
+            sample = pa.concat_tables([from_bytes(row.piece) for row in self._rows_of(frame, "sample")])
+            ordering = executors.rewrite.ordering.with_limits(sample)
+            limits = ordering.split(sample, parts) if len(sample) else None
+            executors = replace(
+                executors,
+                rewrite=replace(executors.rewrite, ordering=ordering),
+                limits=limits,
+            )
+        parts = 1 if executors.limits is None else len(executors.limits) + 1
+        # With many folders most are small, and one task sorts each of these.
+        small = _PART_BYTES // 2 if self._parts is None and len(sizes) > 1 else 0
+        own = [1 if size <= small else parts for size in sizes]
+        self._executors = replace(executors, firsts=(0, *accumulate(own)))
+
+    def _default_parts(self, nbytes: int) -> int:
+        most = math.ceil(nbytes / self._job.layout.target_file_size)
+        return max(1, min(most, max(self._at_once, math.ceil(nbytes / _PART_BYTES))))
+
+    def _file_shares(self) -> int:
+        total = self._job.table.size
+        return max(1, math.ceil(total / max(1, self._job.layout.target_file_size)))
+
+    def _size(self, members: Sequence[int]) -> int:
+        return sum(self._job.table.files[at].size or 0 for at in members)
+
+    def _shares(self, count: int) -> list[_Share]:
+        """Cut the files into about so many runs of about equal bytes, none of them of two folders."""
+        table = self._job.table
+        total = max(1, table.size)
+        shares = []
+        for folder, (_, members) in enumerate(self._folders):
+            sizes = np.array([table.files[at].size or 0 for at in members], np.int64)
+            own = max(1, round(count * int(sizes.sum()) / total))
+            places = spread(sizes, min(own, len(members)))
+            for place in np.unique(places).tolist():
+                urls = [table.files[members[at]].url for at in np.flatnonzero(places == place).tolist()]
+                shares.append(_Share(folder, tuple(urls)))
+        return shares
+
+    def _pickled(self, shares: Sequence[_Share]) -> list[bytes]:
+        return [pickle.dumps(share) for share in shares]
+
+    def _collect(self, frame: DataFrame) -> dict[int, list[WrittenFile]]:
+        """Run the job, and return the files of each share or part."""
+        found: dict[int, list[WrittenFile]] = {}
+        for row in self._rows_of(frame, "write"):
+            files = [
+                WrittenFile(**{**each, "warnings": tuple(each["warnings"])}) for each in json.loads(row.piece)
+            ]
+            found[row.number] = files
+            self._job.warnings += [warning for file in files for warning in file.warnings]
+        return found
+
+    def _rows_of(self, frame: DataFrame, stage: str) -> list[Any]:
+        progress = self._job.progress
+        tell = None if progress is None else lambda done, total: progress(JobProgress(stage, done, total))
+        return collect(self._spark, frame, tell)
+
+    def _named(self, found: Sequence[tuple[int, list[WrittenFile]]]) -> list[AddedFile]:
+        numbers: dict[int, int] = {}
+        added = []
+        for folder, files in found:
+            for file in files:
+                at = numbers.get(folder, 0)
+                numbers[folder] = at + 1
+                added.append(self._job.added(self._folders[folder][0], at, file))
+        return added
+
+    def _empty(self, filled: set[int]) -> list[AddedFile]:
+        """Write a file without rows for each folder that has none, so that its columns stay."""
+        added = []
+        rewrite = self._executors.rewrite
+        for folder, (name, _) in enumerate(self._folders):
+            if folder in filled:
+                continue
+            files = rewrite.write(
+                [],
+                self._job.open_new,
+                name=lambda at, folder=folder: staged_name(folder, at),  # type: ignore[misc]
+                note=lambda stage, rows: None,
+            )
+            added += [self._job.added(name, at, file) for at, file in enumerate(files)]
+        return added
+
+
+def embed(
+    spark: SparkSession,
+    source: Path,
+    *,
+    to: Path | None = None,
+    indexes: Indexes,
+    index: Path | None = AUTO,
+    progress: Progress | None = None,
+    store: object | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    options: Options | None = None,
+) -> EmbedFilesReport:
+    """Put indexes into all Parquet files of a directory on Spark, as `accel.embed_files` does in one process.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        A session of Spark 4.0 or later.
+    source, to, indexes, index
+        As for `accel.embed_files`. Every executor must be able to reach both directories.
+    progress : callable, optional
+        As for `optimize`.
+    store, storage_options, options
+        As for `accel.embed_files`. `storage_options` reach the executors in the pickled function, and only if they are given.
+
+    Returns
+    -------
+    EmbedFilesReport
+        How many files got indexes, and which could not.
+
+    Raises
+    ------
+    AccelError, TypeError, ValueError
+        As `accel.embed_files` raises them. An executor that fails raises Spark's error, which has the text of accel's.
+    """
+    own = session_of_pieces(spark)
+    given = for_executors({"store": store, "storage_options": storage_options, "options": options})
+    job = EmbedFilesJob(
+        source, to, indexes=indexes, index=index, progress=progress, store=store,
+        storage_options=storage_options, options=options,
+    )  # fmt: skip
+    work = partial(_embed_share, source=source, to=to, indexes=indexes, given=given)
+    del source, to, store, storage_options
+    paths = job.paths()
+    count = min(len(paths), parallelism(own) * _SHARES)
+    shares = [json.dumps(paths[at::count]).encode() for at in range(count)]
+    tell = None if progress is None else lambda done, total: progress(JobProgress("embed", done, total))
+    rows = collect(own, run_shares(own, shares, work), tell)
+    files = [
+        EmbeddedFile(**{**each, "warnings": tuple(each["warnings"])})
+        for row in rows
+        for each in json.loads(row.piece)
+    ]
+    return job.report(paths, sorted(files, key=lambda file: file.path))
+
+
+def _embed_share(
+    number: int,
+    pieces: Iterator[bytes],
+    *,
+    source: Path,
+    to: Path | None,
+    indexes: Indexes,
+    given: Mapping[str, Any],
+) -> Iterator[Piece]:
+    """Put indexes into the files of one share, in an executor."""
+    whole: dict[str, Any] = {"store": None, "storage_options": None, "options": None, **given}
+    job = EmbedFilesJob(source, to, indexes=indexes, index=None, progress=None, **whole)
+    for piece in pieces:
+        files = list(job.embed(json.loads(piece)))
+        yield number, json.dumps([asdict(file) for file in files]).encode()

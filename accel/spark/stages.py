@@ -1,0 +1,144 @@
+"""Stages of a job on Spark: shares of work go to the executors, and what comes of each comes back as rows of Arrow."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = [
+    "PIECE_BYTES",
+    "Piece",
+    "Work",
+    "collect",
+    "group_pieces",
+    "parallelism",
+    "run_shares",
+    "session_of_pieces",
+]
+
+PIECE_BYTES: Final = 2 << 20
+"""About the bytes of a piece. A row of Spark holds one, and some rows are in memory at once."""
+_PIECES_AT_ONCE: Final = "8"
+_PIECES: Final = "number INT, piece BINARY"
+_PIECES_ARROW: Final = pa.schema([("number", pa.int32()), ("piece", pa.binary())])
+_DEFAULT_PARALLELISM: Final = 16
+"""Of a session that does not tell it (Spark Connect)."""
+
+_LOOK_SECONDS: Final = 1.0
+"""Between two looks at the tasks of a job."""
+
+Piece = tuple[int, bytes]
+"""Bytes, and the number of the share that they are of."""
+Work = Callable[[int, Iterator[bytes]], Iterator[Piece]]
+"""Is called in an executor with the number of a share and its pieces; yields pieces of the same or of other numbers."""
+
+
+def session_of_pieces(spark: SparkSession) -> SparkSession:
+    """Return a session in which few rows are in memory at once, as each is large; other sessions keep their settings.
+
+    Raises
+    ------
+    TypeError
+        `spark` is no session.
+    """
+    if not hasattr(spark, "createDataFrame"):
+        raise TypeError(f"the first argument is a SparkSession, not a {type(spark).__name__}")
+    own = spark.newSession()
+    own.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _PIECES_AT_ONCE)
+    # Otherwise Spark merges small partitions, and one task does the work of many.
+    own.conf.set("spark.sql.adaptive.enabled", "false")
+    return own
+
+
+def parallelism(spark: SparkSession) -> int:
+    """Return how many tasks a session runs at once."""
+    context = getattr(spark, "sparkContext", None)
+    return _DEFAULT_PARALLELISM if context is None else max(1, int(context.defaultParallelism))
+
+
+def run_shares(spark: SparkSession, shares: Sequence[bytes], work: Work) -> DataFrame:
+    """Return the pieces that come of all shares, each of which is one task. The shares are numbered from 0."""
+    numbers = pa.array(range(len(shares)), pa.int32())
+    table = pa.Table.from_arrays([numbers, pa.array(shares, pa.binary())], schema=_PIECES_ARROW)
+    return group_pieces(spark.createDataFrame(table), len(shares), work)
+
+
+def group_pieces(frame: DataFrame, count: int, work: Work) -> DataFrame:
+    """Return what comes of the pieces of each number, which one task has all of."""
+    if hasattr(frame, "repartitionById"):  # Spark 4.1
+        frame = frame.repartitionById(count, "number")
+    else:
+        frame = frame.repartitionByRange(count, "number").sortWithinPartitions("number")
+    return frame.mapInArrow(_Worker(work), _PIECES)
+
+
+class _Worker:
+    """Runs the work of one Spark partition."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = _rows(batches)
+        row = next(rows, None)
+        while row is not None:
+            number = row[0]
+            after: list[Piece | None] = []
+
+            def pieces(number: int = number, first: Piece = row, after: Any = after) -> Iterator[bytes]:
+                yield first[1]
+                for following in rows:
+                    if following[0] != number:
+                        after.append(following)
+                        return
+                    yield following[1]
+
+            mine = pieces()
+            for found in self._work(number, mine):
+                columns = [pa.array([found[0]], pa.int32()), pa.array([found[1]], pa.binary())]
+                yield pa.RecordBatch.from_arrays(columns, schema=_PIECES_ARROW)
+            for _ in mine:
+                """The work has left some."""
+            row = after[0] if after else None
+
+
+def collect(spark: SparkSession, frame: DataFrame, progress: Callable[[int, int], None] | None) -> list[Any]:
+    """Run a job and return its rows; `progress` is told the tasks that are done and all of them, now and then."""
+    context = getattr(spark, "sparkContext", None)
+    if progress is None or context is None:
+        return list(frame.collect())
+    ended = threading.Event()
+    before = set(context.statusTracker().getJobIdsForGroup(None))
+    watch = threading.Thread(
+        target=_watch, args=(context, before, progress, ended), name="accel-spark-progress", daemon=True
+    )
+    watch.start()
+    try:
+        return list(frame.collect())
+    finally:
+        ended.set()
+        watch.join()
+
+
+def _watch(
+    context: Any, before: set[int], progress: Callable[[int, int], None], ended: threading.Event
+) -> None:
+    tracker = context.statusTracker()
+    while not ended.wait(_LOOK_SECONDS):
+        jobs = [tracker.getJobInfo(job) for job in set(tracker.getJobIdsForGroup(None)) - before]
+        numbers = {stage for job in jobs if job is not None for stage in job.stageIds}
+        stages = [found for found in map(tracker.getStageInfo, numbers) if found is not None]
+        if stages:
+            progress(sum(one.numCompletedTasks for one in stages), sum(one.numTasks for one in stages))
+
+
+def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
+    for batch in batches:
+        for at in range(batch.num_rows):
+            yield batch.column(0)[at].as_py(), batch.column(1)[at].as_py()

@@ -1,0 +1,225 @@
+"""The journal of a replacement: which files of a directory give way to which others, and how far that is.
+
+A directory has no commit of its own. Where many of its files are replaced by others, the journal is the commit: an object in
+`_accel/` that says which files count. It is there only while files are replaced.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import operator
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Protocol
+
+from accel.errors import IndexFormatError, ObjectNotFoundError
+from accel.metrics import Metrics
+from accel.options import MIB
+from accel.store.range_store import ObjectEntry, Payload
+
+__all__ = [
+    "JOURNAL_NAME",
+    "STAGE_PREFIX",
+    "AddedFile",
+    "Journal",
+    "JournalState",
+    "RemovedFile",
+    "read_journal",
+    "settle_listing",
+]
+
+JOURNAL_NAME: Final = "_accel/optimize.json"
+"""The path of the journal, below the directory."""
+STAGE_PREFIX: Final = "_accel/optimize-"
+"""The beginning of the paths of new files before they have their names; directories skip them."""
+_VERSION: Final = 1
+_MOST_BYTES: Final = 256 * MIB
+_path_of = operator.attrgetter("path")
+
+
+class JournalState(enum.StrEnum):
+    """How far a replacement is."""
+
+    WRITING = "writing"
+    """New files are being written. The old ones count."""
+    COMMITTED = "committed"
+    """The new files count. Some may not have their names yet, and some old ones may still be there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedFile:
+    """A new file."""
+
+    staged: str
+    """The path at which it was written, below the directory."""
+    path: str
+    """The path that it gets."""
+    size: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedFile:
+    """A file that gives way, in the version that was read."""
+
+    path: str
+    """Below the directory."""
+    size: int
+    etag: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Journal:
+    """What one job does to the files of a directory."""
+
+    id: str
+    """Of the job, used once."""
+    state: JournalState
+    job: str = ""
+    """What the job was asked for: a job that is run again is known by it."""
+    added: tuple[AddedFile, ...] = ()
+    removed: tuple[RemovedFile, ...] = ()
+    index: str | None = None
+    """The directory of the index outside the files that is to have the new files, if any."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What the job reports."""
+
+    def encode(self) -> bytes:
+        """Return the content of the object."""
+        return json.dumps({"version": _VERSION, **asdict(self)}, indent=1).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Journal:
+        """Read the content of the object.
+
+        Raises
+        ------
+        IndexFormatError
+            It is damaged, or of a later version of accel.
+        """
+        try:
+            found = json.loads(data)
+            if found.pop("version") != _VERSION:
+                raise IndexFormatError("the journal of the directory is of another version of accel")
+            journal = cls(
+                id=_text(found["id"]),
+                state=JournalState(found["state"]),
+                job=_text(found["job"]),
+                added=tuple(_added(each) for each in found["added"]),
+                removed=tuple(_removed(each) for each in found["removed"]),
+                index=None if found["index"] is None else _text(found["index"]),
+                notes=dict(found["notes"]),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            if isinstance(error, IndexFormatError):
+                raise
+            raise IndexFormatError("the journal of the directory is damaged") from error
+        return journal
+
+    def hidden(self, there: Mapping[str, ObjectEntry]) -> Collection[str] | None:
+        """Return the paths below the directory that do not count; None if neither the old files nor the new ones are all there.
+
+        The old files are removed when all new ones have their names, so that a listing has all of either, unless it was made
+        while that happened.
+
+        Parameters
+        ----------
+        there : mapping
+            What a listing shows, by the path below the directory.
+        """
+        if self.state is JournalState.WRITING:
+            return ()
+        if all(file.path in there for file in self.added):
+            return {file.path for file in self.removed if _is_there(file, there)}
+        if all(_is_there(file, there) for file in self.removed):
+            return {file.path for file in self.added}
+        return None
+
+
+def _is_there(file: RemovedFile, there: Mapping[str, ObjectEntry]) -> bool:
+    found = there.get(file.path)
+    return found is not None and (found.etag, found.size) == (file.etag, file.size)
+
+
+class JournalClient(Protocol):
+    """The part of `store.client.Client` that reads a journal."""
+
+    async def read_tail(self, path: str, length: int, *, metrics: Metrics) -> Payload:
+        """Return the last bytes of an object."""
+        ...
+
+
+async def read_journal(
+    client: JournalClient, path: str, metrics: Metrics
+) -> tuple[Journal, str | None] | None:
+    """Return the journal at a path, and its etag; None if there is none.
+
+    Raises
+    ------
+    IndexFormatError
+        It is damaged, or of a later version of accel.
+    StoreError
+        The store failed.
+    """
+    try:
+        payload = await client.read_tail(path, _MOST_BYTES, metrics=metrics)
+    except ObjectNotFoundError:
+        return None
+    try:
+        if payload.size is not None and payload.size > len(payload.data):
+            raise IndexFormatError("the journal of the directory is too large")
+        return Journal.decode(bytes(payload.data)), payload.etag
+    except IndexFormatError as error:
+        raise error.of(path) from error.__cause__
+
+
+async def settle_listing(
+    entries: Sequence[ObjectEntry], prefix: str, client: JournalClient, metrics: Metrics
+) -> Sequence[ObjectEntry] | None:
+    """Return the entries of a directory that count, if files are being replaced; None if it has to be listed again."""
+    below = f"{prefix}/" if prefix else ""
+    path = below + JOURNAL_NAME
+    at = bisect_left(entries, path, key=_path_of)
+    if at == len(entries) or entries[at].path != path:
+        return entries
+    found = await read_journal(client, path, metrics)
+    if found is None:
+        return None
+    start = len(below)
+    hidden = found[0].hidden({entry.path[start:]: entry for entry in entries})
+    if hidden is None:
+        return None
+    return [entry for entry in entries if entry.path[start:] not in hidden] if hidden else entries
+
+
+def _added(found: Any) -> AddedFile:
+    staged, path = _path(found["staged"]), _path(found["path"])
+    if not staged.startswith(STAGE_PREFIX):
+        raise ValueError("a new file was written elsewhere")
+    return AddedFile(staged=staged, path=path, size=_count(found["size"]), rows=_count(found["rows"]))
+
+
+def _removed(found: Any) -> RemovedFile:
+    return RemovedFile(path=_path(found["path"]), size=_count(found["size"]), etag=_text(found["etag"]))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    return value
+
+
+def _path(value: Any) -> str:
+    # Whoever reads the journal removes what it names: nothing outside the directory.
+    path = _text(value)
+    if not path or path.startswith("/") or ".." in path.split("/"):
+        raise ValueError("not a path below the directory")
+    return path
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
+        raise ValueError("not a number of bytes or rows")
+    return value

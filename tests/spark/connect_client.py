@@ -1,0 +1,44 @@
+"""A whole program: a Spark Connect client of its own local server. `python connect_client.py FOLDER`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+
+import accel
+from tests.spark.conftest import CONFIG
+
+
+def main(folder: str) -> None:
+    warnings.simplefilter("ignore", FutureWarning)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.remote("local[2]")
+    for key, value in CONFIG.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    print("session", type(spark).__module__)
+    frame = accel.spark.read(spark, folder, where="month = 1")
+    print("read", frame.count())
+    print(
+        "executors", accel.spark.read(spark, folder, columns=["id"], planning="executors", limit=70).count()
+    )
+    accel.spark.register(spark)
+    print("format", spark.read.format("accel").option("where", "month = 2").load(folder).count())
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW t USING accel OPTIONS (path '{folder}')")
+    print(
+        "sql",
+        [tuple(row) for row in spark.sql("SELECT month, count(*) FROM t GROUP BY 1 ORDER BY 1").collect()],
+    )
+    try:
+        with accel.spark.metrics(spark):
+            print("never")
+    except accel.AccelError as error:
+        print("metrics", error.message)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,44 @@
+"""Spark Connect, with a local server: read, format("accel") and SQL."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.timeout(600)
+def test_read_format_and_sql(tmp_path: Path) -> None:
+    """A process of its own: a client of Connect does not share one with a classic session."""
+    pytest.importorskip("grpc", reason="Spark Connect needs grpcio: pip install 'pyspark[connect]'")
+    for month in range(3):
+        path = tmp_path / "t" / f"month={month}" / "part.parquet"
+        path.parent.mkdir(parents=True)
+        pq.write_table(pa.table({"id": pa.array(range(40), pa.int64())}), path)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
+    environment["PYTHONPATH"] = str(ROOT)
+    ran = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("connect_client.py")), str(tmp_path / "t")],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=570,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    assert ran.stdout.splitlines() == [
+        "session pyspark.sql.connect.session",
+        "read 40",
+        "executors 70",
+        "format 40",
+        "sql [(0, 40), (1, 40), (2, 40)]",
+        "metrics Spark Connect brings no counts of tasks back to its client",
+    ]

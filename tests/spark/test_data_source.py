@@ -1,0 +1,313 @@
+"""format("accel") in a real Spark: DataFrames, declared schemas, SQL, its options, and what executors request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import accel
+from accel.spark.source_options import read_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tests.support.proxy import Proxy
+    from tests.support.s3 import S3Admin
+
+MONTHS, ROWS = 3, 40
+SECRET = "a-secret-of-this-test"
+
+
+def _table(month: int) -> pa.Table:
+    numbers = [month * ROWS + n for n in range(ROWS)]
+    names = [f"name {n % 7}" for n in numbers]
+    return pa.table(
+        {"id": pa.array(numbers, pa.int64()), "name": pa.array(names), "half": [n / 2 for n in numbers]}
+    )
+
+
+def storage_options() -> dict[str, str]:
+    """The credentials that a test names."""
+    return {"access_key_id": "somebody", "secret_access_key": SECRET}
+
+
+def no_options() -> str:
+    """No credentials at all."""
+    return SECRET
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("source") / "months"
+    for month in range(MONTHS):
+        path = root / f"month={month}" / "part.parquet"
+        path.parent.mkdir(parents=True)
+        pq.write_table(
+            _table(month), path, row_group_size=ROWS // 2, write_page_index=True, max_rows_per_page=10
+        )
+    return root
+
+
+@pytest.fixture(scope="module")
+def source(spark: SparkSession) -> SparkSession:
+    accel.spark.register(spark)
+    return spark
+
+
+def _load(spark: SparkSession, path: Path | str, **options: object) -> DataFrame:
+    return spark.read.format("accel").options(**{k: str(v) for k, v in options.items()}).load(str(path))
+
+
+def _ids(frame: DataFrame) -> list[int]:
+    return [row["id"] for row in frame.collect()]
+
+
+def test_all_rows_in_order(source: SparkSession, folder: Path) -> None:
+    frame = _load(source, folder)
+    assert frame.schema.simpleString() == "struct<id:bigint,name:string,half:double,month:bigint>"
+    assert _ids(frame) == list(range(MONTHS * ROWS))
+    assert frame.rdd.getNumPartitions() == 2
+
+
+def test_one_load_answers_several_questions(source: SparkSession, folder: Path) -> None:
+    """Spark 4.3 would mix them up if its filters were taken: they are not."""
+    frame = _load(source, folder)
+    assert frame.where("id = 3").unionAll(frame.where("id > 117")).select("id").collect() == [
+        (3,),
+        (118,),
+        (119,),
+    ]
+    assert frame.count() == MONTHS * ROWS
+
+
+def test_options_of_a_question(source: SparkSession, folder: Path) -> None:
+    with accel.spark.metrics(source) as counts:
+        frame = _load(source, folder, columns="name, id", where="month = 1 AND name = 'name 3'", partitions=1)
+        assert frame.schema.simpleString() == "struct<name:string,id:bigint>"
+        assert _ids(frame) == [n for n in range(ROWS, 2 * ROWS) if n % 7 == 3]
+    assert (counts.files.kept, counts.files.total) == (1, MONTHS)
+    assert counts.rows_out == 5
+
+
+def test_a_count_reads_no_column(source: SparkSession, folder: Path) -> None:
+    with accel.spark.metrics(source) as counts:
+        assert _load(source, folder, columns="").count() == MONTHS * ROWS
+    assert counts.rows_out == MONTHS * ROWS
+    assert not any(str(kind) in ("data page", "column chunk") for kind in counts.requests_by_kind)
+
+
+def test_a_limit(source: SparkSession, folder: Path) -> None:
+    assert _ids(_load(source, folder, limit=45)) == list(range(45))
+    assert _load(source, folder, limit=0).count() == 0
+
+
+def test_a_declared_schema(source: SparkSession, folder: Path) -> None:
+    """It chooses and widens columns; one that no file has is null."""
+    frame = source.read.format("accel").schema("half double, missing int, id decimal(20,0)").load(str(folder))
+    assert frame.limit(2).collect() == [(0.0, None, 0), (0.5, None, 1)]
+    wrong = source.read.format("accel").schema("id int").load(str(folder))
+    with pytest.raises(Exception, match="SchemaMismatchError"):
+        wrong.collect()
+    with pytest.raises(Exception, match="leave the option columns out"):
+        source.read.format("accel").schema("id bigint").option("columns", "id").load(str(folder)).collect()
+
+
+def test_sql(source: SparkSession, folder: Path) -> None:
+    source.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW months USING accel OPTIONS (path '{folder}', where 'id < 50')"
+    )
+    found = source.sql(
+        "SELECT month, count(*) AS n FROM months WHERE half >= 10 GROUP BY month ORDER BY month"
+    )
+    assert found.collect() == [(0, 20), (1, 10)]
+
+
+def test_batches_are_those_of_the_session(source: SparkSession, folder: Path) -> None:
+    source.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "7")
+    try:
+        frame = _load(source, folder, partitions=1, columns="id")
+        sizes = frame.mapInArrow(_sizes, "n int").collect()
+    finally:
+        source.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert max(row.n for row in sizes) == 7
+    assert sum(row.n for row in sizes) == MONTHS * ROWS
+
+
+def _sizes(batches: Any) -> Any:
+    for batch in batches:
+        yield pa.RecordBatch.from_arrays([pa.array([batch.num_rows], pa.int32())], names=["n"])
+
+
+def test_a_changed_schema_is_refused(source: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    pq.write_table(pa.table({"id": [1]}), path)
+    frame = _load(source, path)
+    pq.write_table(pa.table({"id": ["x"], "more": [1]}), path)
+    with pytest.raises(Exception, match=r"SchemaMismatchError: .*f.parquet.*load them again"):
+        frame.collect()
+
+
+def test_an_object_replaced_between_plan_and_read(source: SparkSession, tmp_path: Path) -> None:
+    """The first line of the driver's error names the file."""
+    path = tmp_path / "f.parquet"
+    pq.write_table(_table(0), path)
+    frame = _load(source, path)
+    frame.rdd.getNumPartitions()  # plans
+    pq.write_table(_table(1).slice(3), path)
+    with pytest.raises(Exception, match="ObjectChangedError") as caught:
+        frame.collect()
+    first = next(line for line in str(caught.value).splitlines() if "accel.errors" in line)
+    assert "ObjectChangedError: " in first
+    assert str(path) in first
+    assert "Traceback" not in str(caught.value).split("accel.errors")[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"colums": "id"}, "has no option 'colums': did you mean columns?"),
+        ({"where": "id >"}, "PredicateError: expected a column or a literal"),
+        ({"columns": "nope"}, "ColumnNotFoundError: .*there is no column 'nope'"),
+    ],
+    ids=["misspelt", "predicate", "column"],
+)
+def test_wrong_options(source: SparkSession, folder: Path, options: dict[str, str], told: str) -> None:
+    with pytest.raises(Exception, match=told):
+        _load(source, folder, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "needs a path"),
+        ({"path": "x", "limit": "-1"}, "option limit is a whole number of at least 0, not '-1'"),
+        ({"path": "x", "partitions": "0"}, "option partitions is a whole number of at least 1"),
+        ({"path": "x", "glob": "maybe"}, "option glob is true or false, not 'maybe'"),
+        ({"path": "x", "onError": "ignore"}, "option onerror is raise or skip, not 'ignore'"),
+        ({"path": "x", "credentials": "nothing"}, "credentials names a function"),
+        ({"path": "x", "columns": '["a", 1]'}, "option columns is a list of names in JSON"),
+        ({"path": "x", "memory_limit": "much"}, "option memory_limit is a whole number, not 'much'"),
+        ({"paths": "[1"}, "option paths is no JSON list"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_options_that_are_none(options: dict[str, str], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        read_options(options)
+
+
+def test_options_read() -> None:
+    """Names in any case; what is no option of accel's is one of the store."""
+    asked = read_options(
+        {
+            "PATHS": '["a", "b"]',
+            "Columns": '["x,y"]',
+            "index": "none",
+            "memory_limit": "1000000",
+            "region": "eu-secret-7",
+        }
+    )
+    assert asked.source == ["a", "b"]
+    assert asked.columns == ["x,y"]
+    assert asked.index is None
+    assert asked.options == accel.Options(memory_limit=1_000_000)
+    assert asked.storage_options == {"region": "eu-secret-7"}
+    assert "eu-secret-7" not in repr(asked)
+
+
+def test_executors_request_data_alone(
+    source: SparkSession, s3: S3Admin, make_proxy: Callable[..., Proxy], folder: Path
+) -> None:
+    """Planning lists and reads footers; then each file's pages are read, and nothing else. A second job of the same worker
+    finds them in its cache."""
+    proxy = make_proxy(s3.url)
+    bucket = "spark-source"
+    s3.create_bucket(bucket)
+    for path in sorted(folder.glob("*/*.parquet")):
+        s3.put(bucket, f"t/{path.relative_to(folder).as_posix()}", path.read_bytes())
+    # The whole file would come with its footer.
+    options = {**s3.storage_options(), "endpoint": proxy.url, "tail_hint": "64", "partitions": "1"}
+    frame = _load(source, f"s3://{bucket}/t/", where="id = 3 OR id = 90", columns="id", **options)
+    frame.rdd.getNumPartitions()  # plans
+    proxy.reset()
+    with accel.spark.metrics(source) as counts:
+        assert _ids(frame) == [3, 90]
+    requests = [(p.method, p.path.partition("?")[0]) for p in proxy.passages]
+    assert sorted(set(requests)) == [("GET", f"/{bucket}/t/month={month}/part.parquet") for month in (0, 2)]
+    assert all(passage.range for passage in proxy.passages)
+    assert len(requests) == sum(n for kind, n in counts.requests_by_kind.items() if str(kind) == "data page")
+    proxy.reset()
+    with accel.spark.metrics(source) as again:
+        assert _ids(frame) == [3, 90]
+    assert proxy.requests == 0
+    assert again.data_hits + again.rows_recalled > 0
+
+
+def test_no_secret_in_plans_and_tasks(source: SparkSession, folder: Path) -> None:
+    """Neither in the plan, nor in a partition: in the pickled reader alone."""
+    frame = _load(source, folder, secret_access_key=SECRET)
+    assert frame.count() == MONTHS * ROWS
+    assert SECRET not in frame._jdf.queryExecution().toString()
+    scan = frame._jdf.queryExecution().executedPlan().collectLeaves().head()
+    partitions = scan.batch().planInputPartitions()
+    assert len(partitions) == 2
+    assert all(SECRET.encode() not in bytes(partition.pickedPartition()) for partition in partitions)
+
+
+def test_credentials_by_name(source: SparkSession, folder: Path) -> None:
+    from accel.spark.credentials import with_credentials
+
+    name = f"{__name__}:storage_options"
+    assert with_credentials({"glob": True, "storage_options": {"region": "x"}}, name) == {
+        "glob": True,
+        "storage_options": {"region": "x", "access_key_id": "somebody", "secret_access_key": SECRET},
+    }
+    assert (
+        _load(source, folder, credentials="tests.spark.test_data_source:storage_options").count()
+        == MONTHS * ROWS
+    )
+    with pytest.raises(accel.StoreError, match="cannot be imported"):
+        with_credentials({}, "no_such_module:f")
+    with pytest.raises(accel.StoreError, match=r"gave a str, not a mapping$"):
+        with_credentials({}, f"{__name__}:no_options")
+
+
+def test_a_broken_file_is_skipped_if_asked_for(source: SparkSession, tmp_path: Path) -> None:
+    """Broken when it was planned, or gone when it is read."""
+    for number in range(3):
+        pq.write_table(_table(number), tmp_path / f"{number}.parquet")
+    (tmp_path / "3.parquet").write_bytes(b"PAR1 is not enough PAR1")
+    with pytest.raises(Exception, match=r"ParquetFormatError: .*3\.parquet"):
+        _load(source, tmp_path).collect()
+    with accel.spark.metrics(source) as counts:
+        frame = _load(source, tmp_path, onError="skip", partitions=1)
+        frame.rdd.getNumPartitions()  # plans
+        (tmp_path / "1.parquet").unlink()
+        assert _ids(frame) == [*range(ROWS), *range(2 * ROWS, 3 * ROWS)]
+    assert [text.partition(":")[0] for text in counts.warnings] == ["skipped", "skipped"]
+    assert "3.parquet" in counts.warnings[0]
+    assert "1.parquet" in counts.warnings[1]
+
+
+def test_workers_import_nothing_heavy(source: SparkSession, folder: Path) -> None:
+    plan = accel.plan(str(folder), columns=["id"])
+    tasks = source.createDataFrame(plan.to_arrow())
+    found = tasks.coalesce(1).mapInArrow(_heavy_modules, "name string").collect()
+    assert [row.name for row in found] == []
+
+
+def _heavy_modules(batches: Any) -> Any:
+    import sys
+
+    before = set(sys.modules)
+    for _ in accel.scan(batches):
+        pass
+    heavy = {"pandas", "pyarrow.dataset", "pyarrow.acero", "pyarrow.parquet", "aiohttp", "sqlglot", "fsspec"}
+    yield pa.RecordBatch.from_arrays(
+        [pa.array(sorted(heavy & (set(sys.modules) - before)), pa.string())], names=["name"]
+    )

@@ -1,0 +1,348 @@
+"""The kinds of index of a catalog: how they are asked for, what they cover, and that merging and verifying know them."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import accel
+from accel.catalog.inspecting import inspect_index, verify_index
+from accel.testing import DictStore, Layout, write_file
+
+INDEX = "t/_accel"
+
+
+def directory(*tables: pa.Table, **layout: Any) -> DictStore:
+    how = Layout(**({"group_rows": 20, "page_rows": 5} | layout))
+    return DictStore({f"t/{at}.parquet": write_file(one, how) for at, one in enumerate(tables)})
+
+
+def asked(store: DictStore, where: str, **given: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The rows with the index, which are those without it, and what the tables ruled out."""
+    scan = accel.scan("t/", where, index=INDEX, store=store, cache=None, **given)
+    found = scan.to_table()
+    assert scan.metrics.warnings == []
+    assert found.equals(accel.scan("t/", where, index=None, store=store, cache=None, **given).to_table()), (
+        where
+    )
+    return found.to_pylist(), scan.metrics.catalog_dropped
+
+
+NUMBERS = [pa.table({"a": [at] * 40, "b": list(range(40)), "s": [f"text {at}"] * 40}) for at in range(4)]
+
+
+# -- asking for them ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("indexes", "spelled"),
+    [
+        ({"a": "keys"}, {"a": ["keys"]}),
+        ({"a": ["keys", "bloom", "keys"]}, {"a": ["keys", "bloom"]}),
+        ({("a", "b"): "keys"}, {"a, b": ["keys"]}),
+        ({"lower(s)": "zonemap"}, {"lower(s)": ["zonemap"]}),
+        ({'lower("s")': "zonemap", "a": "zonemap"}, {"lower(s)": ["zonemap"], "a": ["zonemap"]}),
+        ({"no such": "distinct", "st.v": "ngram"}, {"no such": ["distinct"], "st.v": ["ngram"]}),
+    ],
+)
+def test_they_are_spelled_by_columns(indexes: Any, spelled: Any) -> None:
+    store = directory(*NUMBERS)
+    accel.build_index("t/", indexes=indexes, store=store)
+    found = inspect_index(INDEX, store=store)
+    assert {of: list(kinds) for of, kinds in found.indexes.items()} == spelled
+    names = [one.table for one in found.tables]
+    assert names == ["files", "bounds", *(f"{kind} {of}" for of, kinds in spelled.items() for kind in kinds)]
+
+
+@pytest.mark.parametrize(
+    ("indexes", "message"),
+    [
+        ({"a": "btree"}, "no index of kind 'btree' outside the files"),
+        ({"a": 5}, "given by name, not as int"),
+        ({"a": [5]}, "no index of kind 5"),
+        ({("a", "b"): "ngram"}, "'ngram' is of one column"),
+        ({("a", "a"): "keys"}, "names a column twice"),
+        ({tuple("abcdefghi"): "keys"}, "8 columns at most"),
+        ({"(a, b)": "zonemap"}, "is of one column"),
+        ({"upper(s)": "zonemap"}, "upper"),
+        ({"lower(s": "zonemap"}, "lower"),
+        ({("lower(a)", "b"): "zonemap"}, "one column"),
+    ],
+)
+def test_what_is_no_index_is_refused(indexes: Any, message: str) -> None:
+    store = directory(*NUMBERS)
+    with pytest.raises((ValueError, TypeError), match=message):
+        accel.build_index("t/", indexes=indexes, store=store)
+    assert not any("_accel" in path for path in store.objects)
+
+
+@pytest.mark.parametrize("name", ["a,b", "lower(s)", " a", 'a"b', "a b"])
+@pytest.mark.parametrize("kind", ["keys", "distinct", "bloom", "ngram"])
+def test_strange_names_of_columns(name: str, kind: str) -> None:
+    store = directory(*(pa.table({name: [f"{at} and more"] * 40, "z": range(40)}) for at in (3, 1, 2)))
+    accel.build_index("t/", indexes={name: kind}, columns=[], store=store)
+    quoted = '"' + name.replace('"', '""') + '"'
+    rows, dropped = asked(store, f"{quoted} = '1 and more'")
+    assert len(rows) == 40
+    (counts,) = dropped.values()
+    assert counts["files"] == 1
+    assert verify_index(INDEX, store=store).is_empty
+
+
+# -- what they answer --------------------------------------------------------------------------------
+
+
+def test_keys_of_several_columns_answer_by_those_that_lead() -> None:
+    tables = [
+        pa.table({"a": [row % 3 for row in range(40)], "b": [None, at, 9, at] * 10, "c": [at] * 40})
+        for at in range(4)
+    ]
+    store = directory(*tables)
+    accel.build_index("t/", indexes={("a", "b", "c"): "keys"}, columns=[], store=store)
+    name = "keys a, b, c"
+    for where, files in {
+        "a = 1 AND b = 3": 2,
+        "a = 1 AND b IN (2, 3) AND c = 3": 2,
+        "a = 5": 3,
+        "a IN (7, 8, NULL)": 3,
+        "a = 1 AND c = 9 AND b = 9": 3,
+        # The null of `b` stands beside an `a` that matches.
+        "a = 1 AND c = 2": 0,
+        "a = 2": 0,
+        "a = 1 AND b IS NULL": 0,
+    }.items():
+        _, dropped = asked(store, where)
+        assert dropped.get(name, {}).get("files", 0) == files, where
+    for where in ("b = 3", "b = 3 AND c = 3", "NOT a = 1", "a > 5", "a = 7 OR b = 7"):
+        _, dropped = asked(store, where)
+        assert dropped == {}, where
+
+
+@pytest.mark.parametrize(
+    ("where", "files"),
+    [
+        ("s LIKE '%needle%'", 2),
+        ("s ILIKE '%NeEdLe%'", 2),
+        ("s = 'a needle'", 2),
+        ("s IN ('a needle', 'not there at all')", 2),
+        ("s LIKE 'a need%'", 2),
+        ("s LIKE '%needle%' OR s LIKE '%hay 0%'", 1),
+        ("s LIKE '%needle%' AND b < 5", 2),
+        ("s LIKE '%needle%' OR b < 5", 0),
+        ("s LIKE '%ne%'", 0),
+        ("NOT s LIKE '%needle%'", 0),
+        ("s LIKE '%hay%'", 0),
+        ("s ILIKE '%STRASSE%'", 2),
+        ("s IS NULL", 0),
+    ],
+)
+def test_trigrams(where: str, files: int) -> None:
+    texts = [["hay 0 hay", None] * 20, ["hay 1 hay", "straße"] * 20, ["hay", *["a needle"] * 19] * 2]
+    store = directory(*(pa.table({"s": some, "b": range(40)}) for some in texts))
+    accel.build_index("t/", indexes={"s": "ngram"}, columns=[], store=store)
+    _, dropped = asked(store, where)
+    # The first file stays, whatever is in it: it may be one of those that were ruled out.
+    assert dropped.get("ngram s", {}).get("files", 0) in (files, files - 1)
+
+
+def test_text_that_is_not_utf8_may_match_anything() -> None:
+    store = directory(
+        pa.table({"s": pa.array([b"plain text"] * 40)}),
+        pa.table({"s": pa.array([b"\xff\xfe needle", b"hay"] * 20)}),
+        pa.table({"s": pa.array([b"needle in it", None] * 20)}),
+        pa.table({"s": pa.array([b"hay and more"] * 40)}),
+    )
+    accel.build_index("t/", indexes={"s": "ngram"}, columns=[], store=store)
+    schema = pa.schema([("s", pa.binary())])
+    for scan in (None, accel.Cache()):
+        found = accel.scan(
+            "t/", accel.col("s") == b"needle in it", index=INDEX, store=store, cache=scan, schema=schema
+        )
+        assert found.to_table().num_rows == 20
+        assert found.metrics.catalog_dropped["ngram s"]["files"] == 1
+    assert verify_index(INDEX, store=store).is_empty
+
+
+def test_values_of_files_answer_any_part_of_a_predicate() -> None:
+    tables = [pa.table({"c": [f"x{at}", f"z{at}", None] * 14, "n": [at] * 42}) for at in range(4)]
+    store = directory(*tables)
+    accel.build_index("t/", indexes={"c": "distinct"}, columns=[], store=store)
+    for where, files in {
+        "c = 'x3'": 2,
+        "c LIKE '%3'": 2,
+        "c > 'z2'": 2,
+        "NOT (c <> 'z1')": 2,
+        "c IN ('y', 'z2')": 2,
+        "c = 'x9' OR c LIKE 'q%'": 3,
+        "(c = 'x3' AND n = 3) OR c = 'z2'": 1,
+        "c IS NULL": 0,
+        "c <> 'x1'": 0,
+    }.items():
+        _, dropped = asked(store, where)
+        assert dropped.get("distinct c", {}).get("files", 0) == files, where
+
+
+def test_a_file_of_too_many_values_is_not_covered_by_distinct() -> None:
+    store = directory(
+        pa.table({"c": ["a"] * 5000}), pa.table({"c": [f"v{at}" for at in range(5000)]}), group_rows=5000
+    )
+    accel.build_index("t/", indexes={"c": "distinct"}, columns=[], store=store)
+    (table,) = (one for one in inspect_index(INDEX, store=store).tables if one.table == "distinct c")
+    assert (table.rows, table.uncovered) == (1, 1)
+    rows, _ = asked(store, "c = 'v4999'")
+    assert len(rows) == 1
+    _, dropped = asked(store, "c = 'nothing'")
+    assert dropped == {}
+
+
+def test_filters_of_files_and_values_of_other_types() -> None:
+    store = directory(
+        pa.table({"k": pa.array(range(0, 4000, 2), pa.int64())}),
+        pa.table({"k": pa.array(range(1, 4000, 2), pa.int64())}),
+        pa.table({"k": pa.array(range(10_000, 10_040), pa.int32())}),
+        pa.table({"k": pa.nulls(40, pa.int64())}),
+        group_rows=5000,
+        page_rows=500,
+    )
+    accel.build_index("t/", indexes={"k": "bloom"}, columns=[], store=store)
+    for where, files in {
+        "k = 1001": 2,
+        "k IN (1001, 1003)": 2,
+        "k = 10001": 2,
+        "k = 7.0": 2,
+        "k = -5": 3,
+    }.items():
+        rows, dropped = asked(store, where)
+        assert len(rows) == {"k IN (1001, 1003)": 2, "k = -5": 0}.get(where, 1)
+        assert dropped["bloom k"]["files"] == files, where
+    _, dropped = asked(store, "k > 5 AND k < 70")
+    assert dropped == {}
+
+
+def test_bounds_of_expressions_rule_out_files_and_row_groups() -> None:
+    def days(year: int) -> list[datetime.datetime]:
+        return [datetime.datetime(year + row // 20, 1 + row % 12, 3, row % 5) for row in range(40)]
+
+    tables = [
+        pa.table(
+            {
+                "t": pa.array(days(2000 + 10 * at), pa.timestamp("us")),
+                "s": [("N%d" if row % 2 else "n%d") % (10 * at + row // 20) for row in range(40)],
+            }
+        )
+        for at in range(4)
+    ]
+    store = directory(*tables)
+    indexes = dict.fromkeys(("year(t)", "hour(t)", "lower(s)"), "zonemap")
+    accel.build_index("t/", indexes=indexes, columns=[], store=store)
+    rows, dropped = asked(store, "s ILIKE 'N30'")
+    assert len(rows) == 20
+    assert dropped["zonemap lower(s)"] == {"files": 2, "row_groups": 1, "pages": 0, "rows": 20}
+    rows, dropped = asked(store, "t = TIMESTAMP '2011-05-03 04:00:00'")
+    assert dropped["zonemap year(t)"]["files"] == 2
+    rows, dropped = asked(store, "t IN (TIMESTAMP '2011-05-03 07:00:00')")
+    assert rows == []
+    assert sum(counts["files"] for counts in dropped.values()) == 3
+
+
+# -- keeping them ------------------------------------------------------------------------------------
+
+ALL: dict[Any, Any] = {
+    "a": ["keys", "distinct", "bloom", "zonemap"],
+    ("a", "b"): "keys",
+    "s": ["ngram", "keys"],
+    "lower(s)": "zonemap",
+}
+
+
+def test_refreshing_and_merging_keep_every_kind_right() -> None:
+    store = directory(*NUMBERS)
+    accel.build_index("t/", indexes=ALL, store=store)
+    store.put("t/5.parquet", write_file(pa.table({"a": [7] * 40, "b": range(40), "s": ["new text"] * 40})))
+    store.delete("t/2.parquet")
+    store.put(
+        "t/1.parquet", write_file(pa.table({"a": [8, None] * 20, "b": range(40), "s": [None, "other"] * 20}))
+    )
+    for keep in (accel.refresh_index, accel.compact_index):
+        keep(INDEX, store=store)
+        assert verify_index(INDEX, store=store).is_empty
+        for where, count in {
+            "a = 7": 40,
+            "a = 2": 0,
+            "a = 8 AND b = 2": 1,
+            "s LIKE '%new%'": 40,
+            "s LIKE '%text 2%'": 0,
+            "s = 'other'": 20,
+            "s ILIKE 'OTHER'": 20,
+        }.items():
+            rows, _ = asked(store, where)
+            assert len(rows) == count, where
+    assert {one.table: one.uncovered for one in inspect_index(INDEX, store=store).tables} == dict.fromkeys(
+        [
+            "files",
+            "bounds",
+            "keys a",
+            "distinct a",
+            "bloom a",
+            "zonemap a",
+            "keys a, b",
+            "ngram s",
+            "keys s",
+            "zonemap lower(s)",
+        ],
+        0,
+    )
+
+
+def test_files_of_other_types_and_without_the_column_are_read() -> None:
+    store = directory(
+        pa.table({"a": pa.array([1] * 40, pa.int64()), "s": ["abc"] * 40}),
+        pa.table({"a": pa.array([2] * 40, pa.int32()), "s": ["abd"] * 40}),
+        pa.table({"b": [3] * 40, "s": ["abe"] * 40}),
+        pa.table({"a": pa.array([4] * 40, pa.int64()), "s": pa.array(["abf"] * 40).dictionary_encode()}),
+        pa.table({"a": pa.array([], pa.int64()), "s": pa.array([], pa.string())}),
+    )
+    accel.build_index("t/", indexes=ALL, store=store)
+    schema = pa.schema([("a", pa.int64()), ("s", pa.string())])
+    for keep in (accel.refresh_index, accel.compact_index):
+        keep(INDEX, store=store)
+        for where, count in {
+            "a = 2": 40,
+            "a = 4": 40,
+            "a = 3": 0,
+            "a IS NULL": 40,
+            "s LIKE '%abf%'": 40,
+        }.items():
+            rows, _ = asked(store, where, schema=schema)
+            assert len(rows) == count, where
+        assert verify_index(INDEX, store=store).is_empty
+
+
+def test_verify_finds_what_an_index_says_that_is_not_so() -> None:
+    store, other = directory(*NUMBERS), directory(*NUMBERS)
+    accel.build_index("t/", indexes=ALL, store=store)
+    # Of the same name, size, and etag, but with other values.
+    changed = pa.table({"a": [at + 3 for at in [0] * 40], "b": list(range(40)), "s": ["texs 0"] * 40})
+    data = write_file(changed, Layout(group_rows=20, page_rows=5))
+    assert verify_index(INDEX, store=store).is_empty
+    assert len(data) == len(other.objects["t/0.parquet"])
+    etag = store.etags["t/0.parquet"]
+    store.put("t/0.parquet", data)
+    store.etags["t/0.parquet"] = etag
+    found = verify_index(INDEX, store=store)
+    assert list(found.wrong) == ["0.parquet"]
+
+
+def test_an_index_of_a_kind_of_later_versions_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = directory(*NUMBERS)
+    accel.build_index("t/", indexes=ALL, store=store)
+    known = __import__("accel.catalog.kinds", fromlist=["KINDS"])
+    monkeypatch.setattr(known, "KINDS", {"keys": known.KINDS["keys"]})
+    rows, dropped = asked(store, "s LIKE '%text 3%'")
+    assert len(rows) == 40
+    assert "ngram s" not in dropped
+    accel.compact_index(INDEX, store=store)
+    asked(store, "a = 3")
