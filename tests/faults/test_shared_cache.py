@@ -24,7 +24,6 @@ from accel.store import client as client_module
 from accel.testing import DictStore, RecordingStore, write_file
 from tests.faults.test_secrets import failure_of, leaks
 from tests.faults.versions import OPTIONS, PATH, WHERE, expected, outcome, version
-from tests.support.postgres import Postgres, find_postgres
 from tests.support.proxy import Proxy
 from tests.support.redis_server import RedisServer, find_redis
 from tests.support.relay import Passage, Substitute
@@ -59,15 +58,6 @@ def origin() -> Origin:
 @pytest.fixture
 def server(origin: Origin, make_proxy: MakeProxy) -> Proxy:
     return make_proxy(None, script=origin.answer)
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    programs = find_postgres()
-    if programs is None:
-        pytest.skip("needs PostgreSQL: apt-get update && apt-get install postgresql")
-    with Postgres(programs) as running:
-        yield running
 
 
 @pytest.fixture(params=["memory", "redis", "postgresql"])
