@@ -113,11 +113,16 @@ class StoredMetadata:
         data = entry[start : start + length]
         return cls(etag=etag, size=size, data=data, checked_at=checked_at) if _is_strong(etag) else None
 
+    @property
+    def tail(self) -> Tail:
+        """The bytes, as they would come from the store."""
+        return Tail(memoryview(self.data), self.size - len(self.data), self.size, self.etag)
+
     def reopen(self, steps: Steps[FileHandle]) -> FileHandle | None:
         """Return the handle that the steps which open a file make of these bytes; None if they ask for more."""
         try:
             next(steps)
-            steps.send(Tail(memoryview(self.data), self.size - len(self.data), self.size, self.etag))
+            steps.send(self.tail)
         except StopIteration as done:
             handle: FileHandle = done.value
             return handle

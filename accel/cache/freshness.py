@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from cachetools import LRUCache
 
@@ -32,8 +32,11 @@ from accel.store.threads import DISK
 
 if TYPE_CHECKING:
     from accel.cache.disk import Disk, StoredMetadata
+    from accel.cache.shared import SharedEntry, SharedTier
 
 __all__ = ["PART_BYTES", "MetadataFreshness", "note_written", "put_object", "recorded", "written_since"]
+
+T = TypeVar("T")
 
 PART_BYTES: Final = 8 * MIB
 """Bytes of the parts of an object that a multipart upload sends as they come."""
@@ -167,57 +170,76 @@ class MetadataFreshness:
 
         `steps` makes the steps that open the file; they are run on the stored bytes.
         """
-        found = await self._load_from_disk(client, file, steps)
-        return found or await self._load_shared(client, file, steps)
 
-    async def _load_from_disk(
-        self, client: Client, file: FileEntry, steps: Callable[[], Steps[FileHandle]]
-    ) -> tuple[FileHandle, int] | None:
-        disk = self._cache.disk_for(client.token)
-        if disk is None:
-            return None
-        key = _entry_key(client, file.path)
-        now, wall = time.monotonic(), time.time()
-        stored = await DISK.run(_read, disk, key)
-        self._warn_of(disk)
-        found = None
-        if stored is not None:
-            age = wall - stored.checked_at
-            # If the clock was set back, the age is unknown, and the store is asked.
-            checked_at = now - age if age >= 0 else -math.inf
-            found = await self._use(client, file, stored, steps(), checked_at)
-            if found is None:
-                disk.drop(key)
-        disk.count(hit=found is not None)
-        return found
+        async def use(stored: StoredMetadata, checked_at: float) -> tuple[FileHandle, int] | None:
+            return await self._use(client, file, stored, steps(), checked_at)
 
-    async def _load_shared(
-        self, client: Client, file: FileEntry, steps: Callable[[], Steps[FileHandle]]
-    ) -> tuple[FileHandle, int] | None:
-        shared = self._cache.shared_for(client.token)
+        return await self._find(client, file, use)
+
+    async def find_tail(self, client: Client, file: FileEntry) -> tuple[Tail, float] | None:
+        """Return the end of a listed file as the disk or the shared tier has it, and when its version was checked (monotonic
+        clock); None if neither has it of the version that was listed."""
+
+        async def use(stored: StoredMetadata, checked_at: float) -> tuple[Tail, float] | None:
+            same = file.etag is not None and same_etag(file.etag, stored.etag)
+            return (stored.tail, checked_at) if same and file.size in (None, stored.size) else None
+
+        return await self._find(client, file, use)
+
+    async def confirm_recalled(
+        self, client: Client, handle: FileHandle, file: FileEntry, *, checked_at: float
+    ) -> int | None:
+        """Return the round trips that confirmed a handle whose metadata was stored; None if it may not be used."""
+        now = time.monotonic()
+        handle.checked_at = checked_at
+        stale = not self.is_fresh(client, handle, now)
+        trips = await self.confirm(client, handle, file, now)
+        if trips is not None and stale and not trips and self._assumed is None:
+            await self._note_check(client, handle)  # the listing was the check
+        return trips
+
+    async def _find(
+        self,
+        client: Client,
+        file: FileEntry,
+        use: Callable[[StoredMetadata, float], Awaitable[T | None]],
+    ) -> T | None:
+        """Return what `use` makes of the metadata that the disk, or else the shared tier, has of a file."""
+        key = _entry_key(client, file.path) if self.stores(client) else b""
+        disk, shared = self._cache.disk_for(client.token), self._cache.shared_for(client.token)
+        if disk is not None:
+            now, wall = time.monotonic(), time.time()
+            stored = await DISK.run(_read, disk, key)
+            self._warn_of(disk)
+            found = None
+            if stored is not None:
+                age = wall - stored.checked_at
+                # If the clock was set back, the age is unknown, and the store is asked.
+                found = await use(stored, now - age if age >= 0 else -math.inf)
+                if found is None:
+                    disk.drop(key)
+            disk.count(hit=found is not None)
+            if found is not None:
+                return found
         if shared is None:
             return None
-        key = _entry_key(client, file.path)
+        entry = await self._look_up(shared, key)
+        found = None if entry is None else await use(entry.stored, entry.checked_at)
+        shared.count(hit=found is not None)
+        if found is not None and entry is not None:
+            self._metrics.add("shared_hits")
+            await self._store_on_disk(client, key, entry.stored, entry.checked_at)
+        return found
+
+    async def _look_up(self, shared: SharedTier, key: bytes) -> SharedEntry | None:
         try:
-            entry = await shared.get(key)
+            return await shared.get(key)
         except StoreError as error:
             self._metrics.add("shared_failures")
             if not self._is_warned:
                 self._is_warned = True
                 self._metrics.warn(f"the shared cache {shared} is not used: {error.message}")
-            entry = None
-        found = None
-        if entry is not None:
-            found = await self._use(client, file, entry.stored, steps(), entry.checked_at)
-        shared.count(hit=found is not None)
-        if entry is None or found is None:
             return None
-        handle, trips = found
-        self._metrics.add("shared_hits")
-        if trips:
-            shared.put(key, entry.stored, checked_at=handle.checked_at)
-        await self._store_on_disk(client, key, entry.stored, handle)
-        return found
 
     async def store(self, client: Client, handle: FileHandle, answers: list[Stash | Tail]) -> None:
         """Store the bytes with which a file was just opened on the disk and in the shared tier, as far as there are any."""
@@ -231,7 +253,7 @@ class MetadataFreshness:
             shared = self._cache.shared_for(client.token)
             if shared is not None:
                 shared.put(key, stored, checked_at=handle.checked_at)
-            await self._store_on_disk(client, key, stored, handle)
+            await self._store_on_disk(client, key, stored, handle.checked_at)
 
     def stores(self, client: Client) -> bool:
         """Return whether metadata of a store's files is stored beyond memory."""
@@ -249,11 +271,11 @@ class MetadataFreshness:
             shared.drop(_entry_key(client, path))
 
     async def _store_on_disk(
-        self, client: Client, key: bytes, stored: StoredMetadata, handle: FileHandle
+        self, client: Client, key: bytes, stored: StoredMetadata, checked_at: float
     ) -> None:
         disk = self._cache.disk_for(client.token)
-        if disk is not None:
-            stored = replace(stored, checked_at=_wall_time(handle.checked_at))
+        if disk is not None and math.isfinite(checked_at):
+            stored = replace(stored, checked_at=_wall_time(checked_at))
             await DISK.run(lambda: disk.put(key, stored.encode(key)))
             self._warn_of(disk)
 
@@ -270,15 +292,11 @@ class MetadataFreshness:
         handle = stored.reopen(steps)
         if handle is None:
             return None
-        now = time.monotonic()
-        handle.checked_at = checked_at
-        stale = not self.is_fresh(client, handle, now)
-        trips = await self.confirm(client, handle, file, now)
-        if trips is None:
-            return None
-        if stale and not trips and self._assumed is None:
-            await self._note_check(client, handle)  # the listing was the check
-        return handle, trips
+        trips = await self.confirm_recalled(client, handle, file, checked_at=checked_at)
+        shared = self._cache.shared_for(client.token)
+        if trips and shared is not None:
+            shared.put(_entry_key(client, file.path), stored, checked_at=handle.checked_at)
+        return None if trips is None else (handle, trips)
 
     async def _note_check(self, client: Client, handle: FileHandle) -> None:
         disk, etag = self._cache.disk_for(client.token), handle.id.etag

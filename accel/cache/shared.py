@@ -256,7 +256,7 @@ class SharedTier:
                 if task.done():
                     return task.result()
         finally:
-            if not task.done():
+            if not task.done() and not task.cancelling():
                 # It may take its time to end, for which nobody waits.
                 task.cancel()
                 task.add_done_callback(see)

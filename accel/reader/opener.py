@@ -393,6 +393,14 @@ class Opener:
                 return handle, 0
         return await self.freshness.load(client, file, steps)
 
+    async def recall_tail(self, client: Client, file: FileEntry) -> tuple[Tail, float] | None:
+        """Return the end of a file as its source, the disk or the shared cache has it, and when that was checked (monotonic
+        clock); None where none has it of the version that was listed."""
+        tail = None if (file.root, file.path) in self._forgotten else given_tail(file)
+        if tail is not None:
+            return tail, self.freshness.listed_at
+        return await self.freshness.find_tail(client, file)
+
     async def keep(self, client: Client, handle: FileHandle, seen: list[Stash | Tail]) -> None:
         """Store the bytes that a file was opened from on disk and in the shared cache, as far as there are any."""
         await self.freshness.store(client, handle, seen)

@@ -71,10 +71,19 @@ class PrefetchedFile:
     error: Exception | None = None
     """To be raised in the file's turn."""
     seen: list[Stash | Tail] = field(default_factory=list)
-    """The bytes that came, the tail first. Empty for a file whose metadata was on disk, or came from its source."""
+    """The bytes that came, the tail first. Empty for a file whose handle is made already."""
+    recalled_at: float | None = None
+    """When the version of bytes was checked that did not come from the store, but from the file's source or a cache."""
+    asks_store: bool = False
+    """These bytes turned out to be of no use."""
     asked_at: float = 0.0
     hint: int = 0
     """Bytes of the end of the file that were requested first."""
+
+    @property
+    def is_recalled(self) -> bool:
+        """Whether its metadata did not come from the store."""
+        return not self.seen or self.recalled_at is not None
 
 
 class FooterPrefetcher:
@@ -238,14 +247,10 @@ class FooterPrefetcher:
                     client, file = prefetched.client, prefetched.file
                     prefetched.hint = self._opener.hint(client, file, abreast=len(self._open))
                     self._longest = max(self._longest, prefetched.hint)
-                    stored = self._opener.keeps(client) or given_tail(file) is not None
-                    recalled = await self._opener.recall(client, file) if stored else None
-                    if recalled is None:
+                    if not await self._recall(prefetched):
                         prefetched.seen.append(
                             await self._opener.fetch_tail(client, file, hint=prefetched.hint)
                         )
-                    else:
-                        prefetched.handle, prefetched.round_trips = recalled
                 except Exception as error:  # noqa: BLE001 - raised when its turn comes
                     self._fail(prefetched, error)
                 else:
@@ -255,6 +260,23 @@ class FooterPrefetcher:
             self._requests -= 1
         if not self._requests:
             self._look()
+
+    async def _recall(self, prefetched: PrefetchedFile) -> bool:
+        """Find the metadata of a file where it costs less than a request; return whether that came to something."""
+        opener, client, file = self._opener, prefetched.client, prefetched.file
+        if prefetched.asks_store or not (opener.keeps(client) or given_tail(file) is not None):
+            return False
+        if file.etag is None:
+            recalled = await opener.recall(client, file)
+            if recalled is not None:
+                prefetched.handle, prefetched.round_trips = recalled
+            return recalled is not None
+        found = await opener.recall_tail(client, file)
+        if found is None:
+            return False
+        tail, prefetched.recalled_at = found
+        prefetched.seen.append(tail)
+        return True
 
     def _look(self) -> None:
         """Parse what has arrived, if that is enough by now."""
@@ -290,12 +312,19 @@ class FooterPrefetcher:
                     tail if metadata is None else Tail(tail.data, tail.start, tail.size, tail.etag, metadata)
                 )
             except StopIteration as done:
-                self._is_open(prefetched, done.value)
-                opened.append(prefetched)
+                if await self._is_open(prefetched, done.value):
+                    opened.append(prefetched)
             except Exception as error:  # noqa: BLE001 - raised when its turn comes
-                self._fail(prefetched, error)
+                if prefetched.recalled_at is None:
+                    self._fail(prefetched, error)
+                else:
+                    self._ask_store(prefetched)
             else:
-                self._start(self._finish(prefetched, tail, steps, request))
+                if prefetched.recalled_at is None:
+                    self._start(self._finish(prefetched, tail, steps, request))
+                else:
+                    steps.close()
+                    self._ask_store(prefetched)
         await self._conclude(opened)
 
     async def _finish(
@@ -319,12 +348,28 @@ class FooterPrefetcher:
             self._fail(prefetched, error)
         else:
             prefetched.round_trips += trips
-            self._is_open(prefetched, handle)
-            await self._conclude([prefetched])
+            if await self._is_open(prefetched, handle):
+                await self._conclude([prefetched])
 
-    def _is_open(self, prefetched: PrefetchedFile, handle: FileHandle) -> None:
-        handle.checked_at = prefetched.asked_at
+    async def _is_open(self, prefetched: PrefetchedFile, handle: FileHandle) -> bool:
+        """Note the handle of a file; return False where its bytes were of no use, and the store is asked."""
+        if prefetched.recalled_at is None:
+            handle.checked_at = prefetched.asked_at
+        else:
+            trips = await self._opener.freshness.confirm_recalled(
+                prefetched.client, handle, prefetched.file, checked_at=prefetched.recalled_at
+            )
+            if trips is None:
+                self._ask_store(prefetched)
+                return False
+            prefetched.round_trips = trips
         prefetched.handle = handle
+        return True
+
+    def _ask_store(self, prefetched: PrefetchedFile) -> None:
+        prefetched.seen, prefetched.recalled_at, prefetched.asks_store = [], None, True
+        self._queue.appendleft(prefetched)
+        self._send()
 
     async def _conclude(self, opened: Sequence[PrefetchedFile]) -> None:
         """Cache files that are open; they are pruned next."""
@@ -335,11 +380,15 @@ class FooterPrefetcher:
             opener.adopt(prefetched.client, prefetched.file, handle=prefetched.handle, hint=prefetched.hint)
             # Pruning may wait for the question, which may wait for this file.
             opener.end(prefetched.flight, prefetched.handle)
-            recalled += not prefetched.seen
+            recalled += prefetched.is_recalled
         opener.metrics.add("metadata_hits", recalled)
         opener.metrics.add("metadata_misses", len(opened) - recalled)
         for prefetched in opened:
-            if prefetched.seen and prefetched.handle is not None and opener.keeps(prefetched.client):
+            if (
+                not prefetched.is_recalled
+                and prefetched.handle is not None
+                and opener.keeps(prefetched.client)
+            ):
                 await opener.keep(prefetched.client, prefetched.handle, prefetched.seen)
         self._unpruned.waiting += opened
         self._unpruned.begin()
@@ -350,7 +399,7 @@ class FooterPrefetcher:
         pairs = [(prefetched.file, prefetched.handle) for prefetched in some if prefetched.handle is not None]
         for prefetched, excluded in zip(some, await self._prune(pairs), strict=True):
             prefetched.excluded = excluded
-            if prefetched.seen and not excluded:
+            if not prefetched.is_recalled and not excluded:
                 tail = prefetched.seen[0]
                 self._opener.keep_tail(prefetched.client, prefetched.file, tail, among=len(self._open))
             self._settle(prefetched)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,12 @@ import pyarrow as pa
 import pytest
 
 import accel
+from accel.cache.disk import StoredMetadata
 from accel.ranges import Kind
 from accel.store import client as client_module
 from accel.testing import DictStore, RecordingStore, write_file
 from tests.faults.test_secrets import failure_of, leaks
 from tests.faults.versions import OPTIONS, PATH, WHERE, expected, outcome, version
-from tests.support.postgres import Postgres, find_postgres
 from tests.support.proxy import Proxy
 from tests.support.redis_server import RedisServer, find_redis
 from tests.support.relay import Passage, Substitute
@@ -59,15 +60,6 @@ def origin() -> Origin:
 @pytest.fixture
 def server(origin: Origin, make_proxy: MakeProxy) -> Proxy:
     return make_proxy(None, script=origin.answer)
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    programs = find_postgres()
-    if programs is None:
-        pytest.skip("needs PostgreSQL: apt-get update && apt-get install postgresql")
-    with Postgres(programs) as running:
-        yield running
 
 
 @pytest.fixture(params=["memory", "redis", "postgresql"])
@@ -270,6 +262,26 @@ def test_files_of_this_machine_and_of_a_store_of_the_callers_are_not_shared(
         scan: Any = accel.scan(source, POINT, cache=cache, options=OPTIONS, **given)
         assert scan.count_rows() == 1
         assert (cache.stats().shared_misses, cache.stats().shared_written) == (0, 0)
+
+
+def test_entries_that_are_no_footers_are_read_anew(bucket: tuple[str, RecordingStore]) -> None:
+    """Their checksums are right, and what they hold is of no use: somebody else has written them."""
+    url, _ = bucket
+    shared = f"memory://{secrets.token_hex(6)}"
+    first = accel.Cache(shared=shared)
+    assert accel.scan(url, "n = 7", cache=first).count_rows() == 1
+    wait_for(lambda: first.stats().shared_written == FILES)
+    assert first._shared is not None
+    entries = first._shared._store._entries  # type: ignore[attr-defined]
+    for at, (key, entry) in enumerate(list(entries.items())):
+        stored = StoredMetadata.decode(entry, key)
+        assert stored is not None
+        data = stored.data[-8:] if at % 2 else bytes(len(stored.data))  # it asks for more, or is none
+        entries[key] = replace(stored, data=data).encode(key)
+    scan = accel.scan(url, "n = 7", cache=accel.Cache(shared=shared))
+    assert scan.to_table().to_pylist() == [{"n": 7.0}]
+    assert scan.metrics.requests_by_kind[Kind.TAIL] == FILES
+    assert (scan.metrics.metadata_hits, scan.metrics.metadata_misses) == (0, FILES)
 
 
 # -- a server that fails -----------------------------------------------------------------------------

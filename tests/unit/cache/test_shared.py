@@ -18,7 +18,7 @@ from accel.cache.shared import LOOKED_UP, SharedTier, Stamped
 from accel.cache.shared_stores import MemoryShared, PostgresShared, RedisShared, open_shared
 from accel.errors import AccelError, StoreError
 from accel.store import io_loop
-from tests.support.postgres import Postgres, find_postgres
+from tests.support.postgres import Postgres
 from tests.support.redis_server import RedisServer
 
 TOKEN = "0123456789abcdef" * 2
@@ -266,15 +266,6 @@ async def test_a_lookup_that_is_cancelled_harms_no_other(server: Server) -> None
 
 
 # -- the servers -------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Any:
-    programs = find_postgres()
-    if programs is None:
-        pytest.skip("needs PostgreSQL: apt-get update && apt-get install postgresql")
-    with Postgres(programs) as server:
-        yield server
 
 
 @pytest.fixture(params=["memory", "redis", "postgresql"])
