@@ -320,6 +320,19 @@ def test_a_connection_that_the_server_has_ended_is_made_again(store: DictStore, 
     assert (found, metrics.warnings) == (expected, [])
 
 
+def test_indexes_in_a_database_share_its_connections(store: DictStore, postgres: Postgres) -> None:
+    import psycopg
+
+    database = postgres.new_database()
+    for number in range(6):
+        accel.build_index("t/", to=f"{database}#share{number}", store=store)
+        rows(store, "k = 203", index=f"{database}#share{number}")
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
+        ((count,),) = connection.execute(query, (database.rpartition("/")[2],)).fetchall()
+    assert 1 <= count <= 4
+
+
 def test_a_file_that_was_replaced_is_read_anew(store: DictStore, tmp_path: Path) -> None:
     index = f"sqlite:///{tmp_path}/index.db"
     accel.build_index("t/", to=index, store=store)
