@@ -532,8 +532,7 @@ class CatalogBuilder:
         merged[Table.BOUNDS] = await WORK.run(lambda: pa.concat_tables(bounds).sort_by(BOUNDS_ORDER))
         with contextlib.ExitStack() as stack:
             for index in indexes_of(head.indexes):
-                columns = [name for name, _ in index.order]
-                runs = stack.enter_context(SortedRuns(columns, run_bytes=self.describer.run_bytes))
+                runs = stack.enter_context(SortedRuns(index.order, run_bytes=self.describer.run_bytes))
                 rows, missing = await self._merged_index(index, parts, places, runs)
                 if rows is not None:
                     merged[index.table], uncovered[index.table] = rows, missing

@@ -120,7 +120,7 @@ class _Builder(IndexTableBuilder):
         super().__init__()
         self._index = index
         self._types: list[pa.DataType] | None = None
-        self._rows = SortedRuns([*index.names, "place"])
+        self._rows = SortedRuns(index.order)
 
     def limit_memory(self, run_bytes: int) -> None:
         self._rows.run_bytes = run_bytes

@@ -1,7 +1,8 @@
 """An external sort: rows that do not fit into memory, sorted as runs on disk and merged.
 
-The tables of indexes are sorted over all files of a segment. Rows come file by file; as many as the memory allows are sorted
-and written as a run into a temporary directory, and at the end the runs are merged, a few blocks of each at a time.
+Rows come file by file; as many as the memory allows are sorted and written as a run into a temporary directory, and at the end
+the runs are merged, a few blocks of each at a time. The order is Arrow's: nulls come last, NaN after all numbers, in either
+direction.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,10 @@ from accel.options import MIB
 if TYPE_CHECKING:
     from accel.arrays import Bools
 
-__all__ = ["RUN_BYTES", "SortedRuns"]
+__all__ = ["RUN_BYTES", "SortKeys", "SortedRuns"]
+
+SortKeys: TypeAlias = Sequence[tuple[str, str]]
+"""Columns to sort by, each "ascending" or "descending"."""
 
 RUN_BYTES: Final = 32 * MIB
 """Bytes of rows that are sorted in memory at once; sorting takes about two and a half times as much."""
@@ -37,15 +41,14 @@ class SortedRuns:
 
     Parameters
     ----------
-    columns : sequence of str
-        The columns to sort by, ascending. Where they are all that there are, rows that are equal come out once.
+    order : sequence of (str, str)
+        The columns to sort by, and the direction of each. Where they are all that there are, rows that are equal come out once.
     run_bytes : int
         Bytes of rows that are sorted in memory at once.
     """
 
-    def __init__(self, columns: Sequence[str], *, run_bytes: int = RUN_BYTES) -> None:
-        self._columns = tuple(columns)
-        self._order = [(name, "ascending") for name in columns]
+    def __init__(self, order: SortKeys, *, run_bytes: int = RUN_BYTES) -> None:
+        self._order = list(order)
         self.run_bytes = run_bytes
         self._waiting: list[pa.Table] = []
         self._bytes = 0
@@ -93,14 +96,16 @@ class SortedRuns:
         """Yield all rows in order, in tables of bounded size. To be called once."""
         if not self._runs:
             if self._waiting:
-                yield self._sort_waiting()
+                whole = self._sort_waiting()
+                for start in range(0, max(1, len(whole)), _BLOCK_ROWS):
+                    yield whole.slice(start, _BLOCK_ROWS)
             return
         if self._waiting:
             self._spill()
         with contextlib.ExitStack() as stack:
             # Not mapped: pages of mapped files count as memory of the process.
             files = [stack.enter_context(pa.OSFile(str(path), "rb")) for path in self._runs]
-            runs = [_Run(pa.ipc.open_file(file), self._columns) for file in files]
+            runs = [_Run(pa.ipc.open_file(file), self._order) for file in files]
             while runs:
                 # What follows in any run comes after the last row of the run that ends first.
                 ends = pa.Table.from_batches([run.rows.slice(len(run.rows) - 1) for run in runs])
@@ -110,10 +115,10 @@ class SortedRuns:
                 runs = [run for run in runs if run.fill()]
 
     def _sort_waiting(self) -> pa.Table:
-        whole = pa.concat_tables(self._waiting)
+        together = pa.concat_tables(self._waiting)
         self._waiting, self._bytes = [], 0
-        ordered = whole.sort_by(self._order).combine_chunks()
-        return _distinct(ordered) if tuple(whole.column_names) == self._columns else ordered
+        ordered = together.sort_by(self._order).combine_chunks()
+        return _distinct(ordered) if together.column_names == [name for name, _ in self._order] else ordered
 
     def _spill(self) -> None:
         table = self._sort_waiting()
@@ -134,9 +139,9 @@ class SortedRuns:
 class _Run:
     """A run on disk, of which some rows are in memory."""
 
-    def __init__(self, file: pa.ipc.RecordBatchFileReader, columns: Sequence[str]) -> None:
+    def __init__(self, file: pa.ipc.RecordBatchFileReader, order: SortKeys) -> None:
         self._file = file
-        self._columns = columns
+        self._order = order
         self._next = 0
         self.rows: pa.RecordBatch = pa.RecordBatch.from_arrays(
             [pa.nulls(0, field.type) for field in file.schema], schema=file.schema
@@ -155,9 +160,9 @@ class _Run:
         """Take the rows that do not come after one row."""
         before = np.zeros(len(self.rows), bool)
         equal = np.ones(len(self.rows), bool)
-        for name in self._columns:
+        for name, direction in self._order:
             mine, limit = self.rows.column(name), last.column(name)[0]
-            before |= equal & _less(mine, limit)
+            before |= equal & _before(mine, limit, direction)
             equal &= _equal(mine, limit)
         count = int(np.count_nonzero(before | equal))
         taken, self.rows = self.rows.slice(0, count), self.rows.slice(count)
@@ -176,15 +181,17 @@ def _distinct(table: pa.Table) -> pa.Table:
     return table if bool(differs.all()) else table.filter(bools(differs))
 
 
-# Arrow sorts null after all values, and NaN after all numbers; all of either are alike.
+# Arrow sorts null after all values, and NaN after all numbers, in either direction; all of either are alike.
 
 
-def _less(values: pa.Array, limit: pa.Scalar) -> Bools:
+def _before(values: pa.Array, limit: pa.Scalar, direction: str) -> Bools:
     if not limit.is_valid:
         return validity(values)
     if pa.types.is_floating(values.type) and bool(np.isnan(limit.as_py())):
         return mask(kernels.invert(kernels.is_nan(values)))
-    return mask(kernels.less(values, limit))
+    if direction == "ascending":
+        return mask(kernels.less(values, limit))
+    return mask(kernels.greater(values, limit))
 
 
 def _equal(values: pa.Array, others: pa.Array | pa.Scalar) -> Bools:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from accel.maintenance.external_sort import count_before, sort_positions
 from accel.writing.table_writer import SortBy, SortKey, read_ordering
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
 
-__all__ = ["Ordering", "Sample"]
+__all__ = ["Ordering", "Sample", "count_before"]
 
 _ASCENDING: Final = "ascending"
 _SAMPLE_ROWS: Final = 1 << 17
@@ -104,7 +104,7 @@ class Ordering:
         for key in self._sort_keys(sample):
             values = _key_table([key.values])
             values = values.filter(values.column(0).is_valid())
-            ranked = values.take(sort_positions(values, [_ASCENDING]))
+            ranked = values.take(_positions(values, [_ASCENDING]))
             # Even steps through the sample: where a value is frequent, several limits are the same.
             steps = np.unique(np.linspace(0, len(ranked) - 1, self._ranks() - 1).astype(np.int64))
             limits.append(ranked.take(pa.array(steps)).combine_chunks() if len(ranked) else ranked)
@@ -136,9 +136,26 @@ class Ordering:
     def split(self, sample: pa.Table, parts: int) -> pa.Table:
         """Return the keys that cut the rows into about even parts, from a sample of the columns of `names`."""
         keys, _ = self.keys(sample)
-        ranked = keys.take(sort_positions(keys, self.directions))
+        ranked = keys.take(_positions(keys, self.directions))
         steps = np.linspace(0, len(ranked), parts + 1)[1:-1].astype(np.int64)
         return ranked.take(pa.array(np.unique(steps[steps < len(ranked)]))).combine_chunks()
+
+
+def _positions(keys: pa.Table, directions: Sequence[str]) -> pa.Array:
+    """Return the positions of rows in the order of their keys, nulls last. The sort is stable."""
+    order = list(zip(keys.column_names, directions, strict=True))
+    return pc.sort_indices(keys, sort_keys=order)
+
+
+def count_before(limits: pa.Table, keys: pa.Table, directions: Sequence[str]) -> Int64s:
+    """Return for each row of `keys` how many rows of `limits` do not come after it."""
+    together = pa.concat_tables([limits, keys])
+    order = np.asarray(_positions(together, directions), np.int64)
+    is_limit = order < len(limits)
+    counts = np.cumsum(is_limit)
+    found = np.empty(len(keys), np.int64)
+    found[order[~is_limit] - len(limits)] = counts[~is_limit]
+    return found
 
 
 def _key_table(columns: Sequence[pa.ChunkedArray]) -> pa.Table:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from accel.maintenance.external_sort import RowSorter
+from accel.catalog.sorted_runs import SortedRuns
 from accel.maintenance.layout import FileCutter, Layout, OpenFile, RowFacts, WrittenFile
 from accel.maintenance.ordering import Ordering
 from accel.options import Options
@@ -68,23 +68,30 @@ class Rewrite:
                     begun = next(rows, None)
                 return cutter.finish(self.plain_schema())
 
-    def _sorter(self) -> RowSorter:
+    def _sorter(self) -> SortedRuns:
         directions: Sequence[str] = self.ordering.directions
-        return RowSorter(directions, run_bytes=self.options.memory_limit // _RUN_SHARE)
+        # By place, as names may be there twice: the keys, then the columns of the rows.
+        order = [(str(at), direction) for at, direction in enumerate(directions)]
+        return SortedRuns(order, run_bytes=self.options.memory_limit // _RUN_SHARE)
 
     def _in_order(
         self,
         tables: Iterable[pa.Table],
-        sorter: RowSorter,
+        sorter: SortedRuns,
         facts: RowFacts,
         note: Callable[[str, int], None],
     ) -> Iterator[pa.Table]:
+        schema = None
         for table in tables:
             keys, columns = self.ordering.keys(table)
             facts.add(table, columns)
-            sorter.add(table, keys)
+            schema = schema or table.schema
+            both = [*keys.columns, *table.columns]
+            sorter.add(pa.Table.from_arrays(both, names=[str(at) for at in range(len(both))]))
             note("read", len(table))
-        yield from sorter.sorted()
+        num_keys = len(self.ordering.directions)
+        for ordered in sorter.sorted():
+            yield pa.Table.from_arrays(ordered.columns[num_keys:], schema=schema)
 
 
 def _noted(tables: Iterable[pa.Table], note: Callable[[str, int], None]) -> Iterator[pa.Table]:

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from accel.api import AUTO
 from accel.maintenance.embedding_files import EmbeddedFile, EmbedFilesJob, EmbedFilesReport
-from accel.maintenance.external_sort import count_before
 from accel.maintenance.layout import Preset, WrittenFile
 from accel.maintenance.optimizing import (
     OptimizeJob,
@@ -26,7 +25,7 @@ from accel.maintenance.optimizing import (
     read_rows,
     staged_name,
 )
-from accel.maintenance.ordering import Sample
+from accel.maintenance.ordering import Sample, count_before
 from accel.maintenance.progress import JobProgress, Progress
 from accel.maintenance.rewriting import Rewrite
 from accel.options import MIB, Options

@@ -15,6 +15,7 @@ import pytest
 from accel.catalog.sorted_runs import SortedRuns
 
 COLUMNS = ("value", "place")
+ORDER = [(name, "ascending") for name in COLUMNS]
 RNG = np.random.default_rng(3)
 
 
@@ -58,7 +59,7 @@ def comparable(row: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("kind", MAKERS)
 def test_rows_come_out_sorted_and_once(kind: str, run_bytes: int) -> None:
     parts = []
-    with SortedRuns(COLUMNS, run_bytes=run_bytes) as runs:
+    with SortedRuns(ORDER, run_bytes=run_bytes) as runs:
         for file in range(12):
             count = int(RNG.integers(0, 600))
             places = pa.array(RNG.integers(0, 4, count) + (file << 32))
@@ -77,7 +78,7 @@ def test_what_is_in_memory_is_bounded_and_files_go(tmp_path: Path, monkeypatch: 
     limit, rows, files = 200_000, 5_000, 60
     before = pa.total_allocated_bytes()
     peak = 0
-    with SortedRuns(COLUMNS, run_bytes=limit) as runs:
+    with SortedRuns(ORDER, run_bytes=limit) as runs:
         for file in range(files):
             values = pa.array(RNG.integers(0, 2**60, rows))
             runs.add(pa.table([values, pa.array(np.arange(rows) + (file << 32))], names=list(COLUMNS)))
@@ -101,7 +102,7 @@ def test_what_is_in_memory_is_bounded_and_files_go(tmp_path: Path, monkeypatch: 
 def test_other_columns_come_along(run_bytes: int) -> None:
     """No row is dropped then."""
     parts = []
-    with SortedRuns(["value"], run_bytes=run_bytes) as runs:
+    with SortedRuns([("value", "ascending")], run_bytes=run_bytes) as runs:
         for file in range(8):
             values = pa.array(RNG.integers(0, 20, 100))
             parts.append(pa.table({"value": values, "more": [[file, at] for at in range(100)]}))
@@ -112,13 +113,33 @@ def test_other_columns_come_along(run_bytes: int) -> None:
     assert sorted((row["value"], *row["more"]) for row in found.to_pylist()) == sorted(rows)
 
 
+@pytest.mark.parametrize("run_bytes", [1, 3_000])
+@pytest.mark.parametrize("directions", [("descending", "ascending"), ("ascending", "descending")])
+@pytest.mark.parametrize("kind", MAKERS)
+def test_runs_are_merged_in_the_order_of_a_sort_in_memory(
+    kind: str, directions: tuple[str, str], run_bytes: int
+) -> None:
+    """Whatever the directions: nulls come last, and NaN after all numbers."""
+    order = list(zip(COLUMNS, directions, strict=True))
+    parts = []
+    with SortedRuns(order, run_bytes=run_bytes) as runs:
+        for file in range(6):
+            places = pa.array(np.arange(300) + file * 300)
+            columns = [MAKERS[kind](300), places, pa.array([file] * 300)]
+            parts.append(pa.table(columns, names=[*COLUMNS, "file"]))
+            runs.add(parts[-1])
+        found = pa.concat_tables(runs.sorted())
+        assert runs.spilled
+    assert found.column("place").to_pylist() == pa.concat_tables(parts).sort_by(order)["place"].to_pylist()
+
+
 def test_nothing_comes_of_nothing() -> None:
-    with SortedRuns(COLUMNS) as runs:
+    with SortedRuns(ORDER) as runs:
         assert list(runs.sorted()) == []
 
 
 def test_the_type_survives_when_dates_are_the_values() -> None:
-    with SortedRuns(COLUMNS, run_bytes=1) as runs:
+    with SortedRuns(ORDER, run_bytes=1) as runs:
         for day in (3, 1, 2):
             runs.add(pa.table({"value": [datetime.date(2024, 1, day)], "place": [day]}))
         assert [row["place"] for part in runs.sorted() for row in part.to_pylist()] == [1, 2, 3]
