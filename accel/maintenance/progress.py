@@ -21,7 +21,7 @@ class JobProgress:
     """How far a job over a directory is."""
 
     stage: str
-    """"sample", "read" or "write" (rows), "files"; on Spark "sample", "write" or "embed" (tasks)."""
+    """"sample", "read" or "write" (rows), "files"; on Spark "sample", "write", "embed" or "describe" (tasks)."""
     done: int
     """Rows, files or tasks that are done in this stage."""
     total: int

@@ -11,14 +11,15 @@ import pyarrow as pa
 from accel.catalog.published import index_beside
 from accel.catalog.shares import commit_shares, describe_shares, plan_shares
 from accel.catalog.verbs import compact_index as compact_here
-from accel.maintenance.progress import JobProgress, Progress
+from accel.maintenance.progress import Progress
 from accel.options import Options
 from accel.spark.executing import for_executors
+from accel.spark.partitions import parallelism_of
 from accel.spark.stages import (
+    SHARES,
     Piece,
     collect,
     from_bytes,
-    parallelism,
     run_shares,
     session_of_pieces,
     to_bytes,
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from accel.scanning.spec import Path
 
 __all__ = ["build_index", "compact_index", "refresh_index"]
-
-_SHARES = 4
-"""Shares of files for each task that Spark runs at once, so that they end at about the same time."""
 
 
 def build_index(
@@ -86,7 +84,7 @@ def build_index(
     own = session_of_pieces(spark)
     given = for_executors({"store": store, "storage_options": storage_options, "options": options})
     del store, storage_options  # so that no traceback shows what they hold
-    count = _SHARES * parallelism(own) if shares is None else shares
+    count = SHARES * parallelism_of(own) if shares is None else shares
     planned = plan_shares(source, shares=count, to=to, columns=columns, indexes=indexes, **given)
     return _described(own, index_beside(source) if to is None else to, planned, given, progress)
 
@@ -125,7 +123,7 @@ def refresh_index(
     own = session_of_pieces(spark)
     given = for_executors({"store": store, "storage_options": storage_options, "options": options})
     del store, storage_options  # so that no traceback shows what they hold
-    count = _SHARES * parallelism(own) if shares is None else shares
+    count = SHARES * parallelism_of(own) if shares is None else shares
     planned = plan_shares(None, shares=count, to=index, **given)
     return _described(own, index, planned, given, progress)
 
@@ -168,11 +166,10 @@ def _described(
 ) -> IndexReport:
     """Have the executors describe shares, and commit what they wrote."""
     shares = [to_bytes(planned.slice(at, 1)) for at in range(planned.num_rows)]
-    tell = None if progress is None else lambda done, total: progress(JobProgress("describe", done, total))
     rows: list[Any] = []
     if shares:
         work = partial(_describe_share, index=index, given=given)
-        rows = collect(spark, run_shares(spark, shares, work), tell)
+        rows = collect(spark, run_shares(spark, shares, work), progress, stage="describe")
     batches = [batch for row in rows for batch in from_bytes(row.piece).to_batches()]
     return commit_shares(index, batches, **given)
 

@@ -26,18 +26,18 @@ from accel.maintenance.optimizing import (
     staged_name,
 )
 from accel.maintenance.ordering import Sample, count_before
-from accel.maintenance.progress import JobProgress, Progress
+from accel.maintenance.progress import Progress
 from accel.maintenance.rewriting import Rewrite
 from accel.options import MIB, Options
 from accel.spark.executing import for_executors
-from accel.spark.partitions import spread
+from accel.spark.partitions import parallelism_of, spread
 from accel.spark.stages import (
     PIECE_BYTES,
+    SHARES,
     Piece,
     collect,
     from_bytes,
     group_pieces,
-    parallelism,
     run_shares,
     session_of_pieces,
     to_bytes,
@@ -58,8 +58,6 @@ _PART_BYTES: Final = 512 * MIB
 """Bytes of files that one task sorts, about."""
 _WAITING_BYTES: Final = 64 * MIB
 """Bytes of rows that wait in an executor until the pieces of the parts are large enough."""
-_SHARES: Final = 4
-"""Shares of work for each task that Spark runs at once, so that they end at about the same time."""
 
 
 def optimize(
@@ -242,7 +240,7 @@ class _Rewriting:
         self._spark = spark
         self._job = job
         self._folders = list(job.table.folders().items())
-        self._at_once = parallelism(spark)
+        self._at_once = parallelism_of(spark)
         self._parts = parts
         self._executors = _Executors(
             rewrite=Rewrite(
@@ -263,7 +261,7 @@ class _Rewriting:
             found = self._collect(frame)
             return self._named([(shares[number].folder, files) for number, files in sorted(found.items())])
         self._settle_parts()
-        shares = self._shares(self._at_once * _SHARES)
+        shares = self._shares(self._at_once * SHARES)
         cut = run_shares(self._spark, self._pickled(shares), self._executors.cut)
         firsts = self._executors.firsts
         frame = group_pieces(cut, firsts[-1], self._executors.write)
@@ -277,7 +275,7 @@ class _Rewriting:
         parts = self._parts or self._default_parts(max(sizes))
         executors = self._executors
         if parts > 1 or executors.rewrite.ordering.z_order:
-            shares = self._shares(self._at_once * _SHARES)
+            shares = self._shares(self._at_once * SHARES)
             frame = run_shares(self._spark, self._pickled(shares), executors.sample)
             sample = pa.concat_tables([from_bytes(row.piece) for row in self._rows_of(frame, "sample")])
             ordering = executors.rewrite.ordering.with_limits(sample)
@@ -333,9 +331,7 @@ class _Rewriting:
         return found
 
     def _rows_of(self, frame: DataFrame, stage: str) -> list[Any]:
-        progress = self._job.progress
-        tell = None if progress is None else lambda done, total: progress(JobProgress(stage, done, total))
-        return collect(self._spark, frame, tell)
+        return collect(self._spark, frame, self._job.progress, stage=stage)
 
     def _named(self, found: Sequence[tuple[int, list[WrittenFile]]]) -> list[AddedFile]:
         numbers: dict[int, int] = {}
@@ -408,10 +404,9 @@ def embed(
     work = partial(_embed_share, source=source, to=to, indexes=indexes, given=given)
     del source, to, store, storage_options
     paths = job.paths()
-    count = min(len(paths), parallelism(own) * _SHARES)
+    count = min(len(paths), parallelism_of(own) * SHARES)
     shares = [json.dumps(paths[at::count]).encode() for at in range(count)]
-    tell = None if progress is None else lambda done, total: progress(JobProgress("embed", done, total))
-    rows = collect(own, run_shares(own, shares, work), tell)
+    rows = collect(own, run_shares(own, shares, work), progress, stage="embed")
     files = [
         EmbeddedFile(**{**each, "warnings": tuple(each["warnings"])})
         for row in rows

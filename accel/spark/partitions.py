@@ -37,7 +37,7 @@ _TASK_COST = MIB // 4
 def parallelism_of(spark: SparkSession) -> int:
     """Return the tasks that a session runs at once."""
     context = getattr(spark, "sparkContext", None)
-    return DEFAULT_PARALLELISM if context is None else int(context.defaultParallelism)
+    return DEFAULT_PARALLELISM if context is None else max(1, int(context.defaultParallelism))
 
 
 def partition_count(nbytes: npt.NDArray[np.int64], parallelism: int) -> int:

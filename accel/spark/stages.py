@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import io
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+
+from accel.maintenance.progress import JobProgress, Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
     "PIECE_BYTES",
+    "SHARES",
     "Piece",
     "Work",
     "collect",
     "from_bytes",
     "group_pieces",
-    "parallelism",
     "run_shares",
     "session_of_pieces",
     "to_bytes",
@@ -30,9 +34,8 @@ PIECE_BYTES: Final = 2 << 20
 _PIECES_AT_ONCE: Final = "8"
 _PIECES: Final = "number INT, piece BINARY"
 _PIECES_ARROW: Final = pa.schema([("number", pa.int32()), ("piece", pa.binary())])
-_DEFAULT_PARALLELISM: Final = 16
-"""Of a session that does not tell it (Spark Connect)."""
-
+SHARES: Final = 4
+"""Shares of work for each task that Spark runs at once, so that they end at about the same time."""
 _LOOK_SECONDS: Final = 1.0
 """Between two looks at the tasks of a job."""
 
@@ -59,12 +62,6 @@ def session_of_pieces(spark: SparkSession) -> SparkSession:
     return own
 
 
-def parallelism(spark: SparkSession) -> int:
-    """Return how many tasks a session runs at once."""
-    context = getattr(spark, "sparkContext", None)
-    return _DEFAULT_PARALLELISM if context is None else max(1, int(context.defaultParallelism))
-
-
 def run_shares(spark: SparkSession, shares: Sequence[bytes], work: Work) -> DataFrame:
     """Return the pieces that come of all shares, each of which is one task. The shares are numbered from 0."""
     numbers = pa.array(range(len(shares)), pa.int32())
@@ -88,38 +85,24 @@ class _Worker:
         self._work = work
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = _rows(batches)
-        row = next(rows, None)
-        while row is not None:
-            number = row[0]
-            after: list[Piece | None] = []
-
-            def pieces(number: int = number, first: Piece = row, after: Any = after) -> Iterator[bytes]:
-                yield first[1]
-                for following in rows:
-                    if following[0] != number:
-                        after.append(following)
-                        return
-                    yield following[1]
-
-            mine = pieces()
-            for found in self._work(number, mine):
+        for number, rows in itertools.groupby(_rows(batches), key=itemgetter(0)):
+            for found in self._work(number, (piece for _, piece in rows)):
                 columns = [pa.array([found[0]], pa.int32()), pa.array([found[1]], pa.binary())]
                 yield pa.RecordBatch.from_arrays(columns, schema=_PIECES_ARROW)
-            for _ in mine:
-                """The work has left some."""
-            row = after[0] if after else None
 
 
-def collect(spark: SparkSession, frame: DataFrame, progress: Callable[[int, int], None] | None) -> list[Any]:
-    """Run a job and return its rows; `progress` is told the tasks that are done and all of them, now and then."""
+def collect(spark: SparkSession, frame: DataFrame, progress: Progress | None, *, stage: str) -> list[Any]:
+    """Run a job and return its rows; `progress` is told the tasks of the stage that are done and all of them, now and then."""
     context = getattr(spark, "sparkContext", None)
     if progress is None or context is None:
         return list(frame.collect())
     ended = threading.Event()
     before = set(context.statusTracker().getJobIdsForGroup(None))
     watch = threading.Thread(
-        target=_watch, args=(context, before, progress, ended), name="accel-spark-progress", daemon=True
+        target=_watch,
+        args=(context, before, progress, stage, ended),
+        name="accel-spark-progress",
+        daemon=True,
     )
     watch.start()
     try:
@@ -129,16 +112,15 @@ def collect(spark: SparkSession, frame: DataFrame, progress: Callable[[int, int]
         watch.join()
 
 
-def _watch(
-    context: Any, before: set[int], progress: Callable[[int, int], None], ended: threading.Event
-) -> None:
+def _watch(context: Any, before: set[int], progress: Progress, stage: str, ended: threading.Event) -> None:
     tracker = context.statusTracker()
     while not ended.wait(_LOOK_SECONDS):
         jobs = [tracker.getJobInfo(job) for job in set(tracker.getJobIdsForGroup(None)) - before]
         numbers = {stage for job in jobs if job is not None for stage in job.stageIds}
         stages = [found for found in map(tracker.getStageInfo, numbers) if found is not None]
         if stages:
-            progress(sum(one.numCompletedTasks for one in stages), sum(one.numTasks for one in stages))
+            done, total = sum(one.numCompletedTasks for one in stages), sum(one.numTasks for one in stages)
+            progress(JobProgress(stage, done, total))
 
 
 def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
