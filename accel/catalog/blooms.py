@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 import pyarrow as pa
 
-from accel.catalog.distincts import EvidenceHits, file_column, with_file_column
+from accel.catalog.distincts import EvidenceHits
 from accel.catalog.keys import key_type
 from accel.catalog.kind import (
     CatalogQuestion,
+    FileRowsBuilder,
     Hits,
     IndexTableBuilder,
     Lookup,
     RowwiseIndex,
     TableEncoding,
     check_ordinals,
+    file_column,
 )
 from accel.errors import IndexFormatError
 from accel.indexes.bloom import MOST_PARTS, WORDS, Bloom, block_counts, probe_part, set_bits, value_hashes
@@ -36,7 +38,7 @@ from accel.predicate.expr import Column, InList
 from accel.predicate.prune import Evidence
 
 if TYPE_CHECKING:
-    from accel.arrays import Bools, Int64s, Uint64s
+    from accel.arrays import Bools, Uint64s
 
 __all__ = ["Blooms"]
 
@@ -79,14 +81,6 @@ class Blooms(RowwiseIndex):
     def builder(self) -> IndexTableBuilder:
         """See `CatalogIndex.builder`."""
         return _Builder(self)
-
-    def ordinals(self, table: pa.Table) -> Int64s:
-        """See `RowwiseIndex.ordinals`."""
-        return file_column(table)
-
-    def with_ordinals(self, table: pa.Table, ordinals: Int64s) -> pa.Table:
-        """See `RowwiseIndex.with_ordinals`."""
-        return with_file_column(table, ordinals)
 
     def ask(self, question: CatalogQuestion, stored: pa.Schema) -> Lookup | None:
         """See `CatalogIndex.ask`."""
@@ -162,11 +156,10 @@ class _Parts:
         return Evidence(hit, everything, everything)
 
 
-class _Builder(IndexTableBuilder):
+class _Builder(FileRowsBuilder):
     def __init__(self, index: Blooms) -> None:
-        super().__init__()
+        super().__init__(index.order)
         self._index = index
-        self._parts: list[pa.Table] = []
 
     def accepts(self, handle: FileHandle) -> bool:
         """Whether the column is in a file, flat, and of values that are looked up."""
@@ -178,7 +171,7 @@ class _Builder(IndexTableBuilder):
         hashes = value_hashes(array)
         count = int(block_counts(np.array([len(hashes)], np.int64), Bloom().fpp)[0])
         if not count:
-            self._parts.append(_SCHEMA.empty_table())
+            self.rows.append(_SCHEMA.empty_table())
             return True
         parts = min(MOST_PARTS, 1 << max(0, (count // _PART_BLOCKS).bit_length() - 1))
         each = -(-count // parts)
@@ -191,12 +184,5 @@ class _Builder(IndexTableBuilder):
             pa.repeat(pa.scalar(signature_of(column.type)), parts),
             pa.array([one.tobytes() for one in blocks], pa.binary()),
         ]
-        self._parts.append(pa.Table.from_arrays(arrays, schema=_SCHEMA))
+        self.rows.append(pa.Table.from_arrays(arrays, schema=_SCHEMA))
         return True
-
-    def finish(self) -> pa.Table | None:
-        if not self._parts:
-            return None
-        whole = pa.concat_tables(self._parts)
-        self._parts = []
-        return whole.sort_by(list(self._index.order))

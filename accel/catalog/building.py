@@ -23,7 +23,7 @@ from accel.catalog.describer import Described, FileDescriber
 from accel.catalog.describing import BOUNDS_ORDER
 from accel.catalog.head import CatalogHead, Retired, Segment, Table
 from accel.catalog.homes import CatalogHome
-from accel.catalog.kind import CatalogIndex, check_ordinals
+from accel.catalog.kind import CatalogIndex, check_ordinals, file_column, with_file_column
 from accel.catalog.kinds import indexes_of
 from accel.catalog.segments import CatalogSnapshot, SegmentReader, SegmentTables
 from accel.catalog.sorted_runs import SortedRuns
@@ -606,10 +606,8 @@ def _retire(head: CatalogHead, before: CatalogHead, *, also: Sequence[Segment] =
 
 def _renumbered(bounds: pa.Table, places: Int64s) -> pa.Table:
     """The rows about files that count, by the ordinals that these have now; others have -1."""
-    moved = places[check_ordinals(np.asarray(bounds.column("file").to_numpy(), np.int64), len(places))]
-    table = bounds.filter(pa.array(moved >= 0))
-    at = table.schema.get_field_index("file")
-    return table.set_column(at, table.schema.field(at), pa.array(moved[moved >= 0].astype(np.int32)))
+    moved = places[check_ordinals(file_column(bounds), len(places))]
+    return with_file_column(bounds.filter(pa.array(moved >= 0)), moved[moved >= 0])
 
 
 def _made(name: str) -> float:

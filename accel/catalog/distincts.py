@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 import pyarrow as pa
 
-from accel.arrays import integers, mask, validity
+from accel.arrays import mask, validity
 from accel.catalog.keys import key_type
 from accel.catalog.kind import (
     CatalogQuestion,
+    FileRowsBuilder,
     Hits,
     IndexTableBuilder,
     Lookup,
     RowwiseIndex,
     TableEncoding,
     check_ordinals,
+    file_column,
 )
 from accel.format.domain import storage_type
 from accel.indexes.distinct import Distinct
@@ -35,7 +37,7 @@ from accel.predicate.prune import Evidence
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
 
-__all__ = ["Distincts", "EvidenceHits", "file_column", "with_file_column"]
+__all__ = ["Distincts", "EvidenceHits"]
 
 _PAGE_ROWS: Final = 4096
 _LIMITS: Final = Distinct()
@@ -60,14 +62,6 @@ class Distincts(RowwiseIndex):
     def builder(self) -> IndexTableBuilder:
         """See `CatalogIndex.builder`."""
         return _Builder(self)
-
-    def ordinals(self, table: pa.Table) -> Int64s:
-        """See `RowwiseIndex.ordinals`."""
-        return file_column(table)
-
-    def with_ordinals(self, table: pa.Table, ordinals: Int64s) -> pa.Table:
-        """See `RowwiseIndex.with_ordinals`."""
-        return with_file_column(table, ordinals)
 
     def ask(self, question: CatalogQuestion, stored: pa.Schema) -> Lookup | None:
         """See `CatalogIndex.ask`."""
@@ -115,25 +109,11 @@ class EvidenceHits(Hits):
         return self.found.get(id(node))
 
 
-def file_column(table: pa.Table) -> Int64s:
-    """Return the column `file` of a table."""
-    column = table.column("file").combine_chunks()
-    array = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
-    return np.asarray(integers(array), np.int64)
-
-
-def with_file_column(table: pa.Table, ordinals: Int64s) -> pa.Table:
-    """Return a table with other ordinals in the column `file`."""
-    at = table.schema.get_field_index("file")
-    return table.set_column(at, table.schema.field(at), pa.array(ordinals.astype(np.int32)))
-
-
-class _Builder(IndexTableBuilder):
+class _Builder(FileRowsBuilder):
     def __init__(self, index: Distincts) -> None:
-        super().__init__()
+        super().__init__(index.order)
         self._index = index
         self._type: pa.DataType | None = None
-        self._parts: list[pa.Table] = []
 
     def accepts(self, handle: FileHandle) -> bool:
         """Whether the column is in a file, flat, and of the type of the files before it, which the first file settles."""
@@ -148,12 +128,5 @@ class _Builder(IndexTableBuilder):
         if len(found) > _LIMITS.max_values or found.nbytes > most:
             return False
         files = pa.array(np.full(len(found), file, np.int32))
-        self._parts.append(pa.table({"value": found, "file": files}))
+        self.rows.append(pa.table({"value": found, "file": files}))
         return True
-
-    def finish(self) -> pa.Table | None:
-        if not self._parts:
-            return None
-        whole = pa.concat_tables(self._parts)
-        self._parts = []
-        return whole.sort_by(list(self._index.order))

@@ -134,7 +134,8 @@ class _ListedValues:
         cls, tables: SegmentTables, path: tuple[str, ...], reader: SegmentReader
     ) -> _ListedValues | None:
         """Return None where there is no such index."""
-        from accel.catalog.distincts import Distincts, file_column
+        from accel.catalog.distincts import Distincts
+        from accel.catalog.kind import file_column
 
         name = Distincts(column_text(path)).table
         if name not in tables.segment.objects:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from accel.arrays import integers
 from accel.catalog.describing import column_text, paths_of_text
 from accel.errors import AccelError, IndexFormatError
 from accel.metrics import Metrics
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CatalogIndex",
     "CatalogQuestion",
+    "FileRowsBuilder",
     "Hits",
     "IndexTableBuilder",
     "Lookup",
@@ -39,7 +41,9 @@ __all__ = [
     "TableEncoding",
     "check_ordinals",
     "evidence_of",
+    "file_column",
     "rows_of",
+    "with_file_column",
 ]
 
 
@@ -218,6 +222,29 @@ class IndexTableBuilder(abc.ABC):
         """Release what the builder has on disk; what `finish` returned is of no use any more."""
 
 
+class FileRowsBuilder(IndexTableBuilder):
+    """Collects a table whose rows come file by file, and sorts them at the end.
+
+    Parameters
+    ----------
+    order : sequence of (str, str)
+        As `CatalogIndex.order`.
+    """
+
+    def __init__(self, order: Sequence[tuple[str, str]]) -> None:
+        super().__init__()
+        self._order = list(order)
+        self.rows: list[pa.Table] = []
+
+    def finish(self) -> pa.Table | None:
+        """See `IndexTableBuilder.finish`."""
+        if not self.rows:
+            return None
+        whole = pa.concat_tables(self.rows)
+        self.rows = []
+        return whole.sort_by(self._order)
+
+
 class CatalogIndex(abc.ABC):
     """One index of a catalog.
 
@@ -311,15 +338,15 @@ class CatalogIndex(abc.ABC):
 
 
 class RowwiseIndex(CatalogIndex):
-    """An index each row of whose table is about one file."""
+    """An index each row of whose table is about one file, which its column `file` tells unless the kind says otherwise."""
 
-    @abc.abstractmethod
     def ordinals(self, table: pa.Table) -> Int64s:
         """Return the ordinal of the file that each row is about."""
+        return file_column(table)
 
-    @abc.abstractmethod
     def with_ordinals(self, table: pa.Table, ordinals: Int64s) -> pa.Table:
         """Return the rows about the files with these ordinals instead."""
+        return with_file_column(table, ordinals)
 
     def renumbered(self, table: pa.Table, places: Int64s) -> pa.Table:
         """See `CatalogIndex.renumbered`."""
@@ -336,6 +363,19 @@ class RowwiseIndex(CatalogIndex):
             sorted_by_file.slice(start, stop - start).combine_chunks()
             for start, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
         ]
+
+
+def file_column(table: pa.Table) -> Int64s:
+    """Return the column `file` of a table."""
+    column = table.column("file").combine_chunks()
+    array = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+    return np.asarray(integers(array), np.int64)
+
+
+def with_file_column(table: pa.Table, ordinals: Int64s) -> pa.Table:
+    """Return a table with other ordinals in the column `file`."""
+    at = table.schema.get_field_index("file")
+    return table.set_column(at, table.schema.field(at), pa.array(ordinals.astype(np.int32)))
 
 
 def check_ordinals(ordinals: Int64s, num_files: int) -> Int64s:

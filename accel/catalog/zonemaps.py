@@ -18,10 +18,10 @@ import pyarrow as pa
 from accel.arrays import integers
 from accel.catalog.bound_bytes import End, decode_bounds, encode_bounds
 from accel.catalog.describing import column_text, paths_of_text
-from accel.catalog.distincts import file_column, with_file_column
 from accel.catalog.keys import key_type
 from accel.catalog.kind import (
     CatalogQuestion,
+    FileRowsBuilder,
     Hits,
     IndexTableBuilder,
     Lookup,
@@ -29,6 +29,7 @@ from accel.catalog.kind import (
     RowwiseIndex,
     TableEncoding,
     check_ordinals,
+    file_column,
 )
 from accel.errors import IndexFormatError, SchemaMismatchError
 from accel.format.domain import Bounds, Domain
@@ -109,14 +110,6 @@ class Zonemaps(RowwiseIndex):
     def builder(self) -> IndexTableBuilder:
         """See `CatalogIndex.builder`."""
         return _Builder(self)
-
-    def ordinals(self, table: pa.Table) -> Int64s:
-        """See `RowwiseIndex.ordinals`."""
-        return file_column(table)
-
-    def with_ordinals(self, table: pa.Table, ordinals: Int64s) -> pa.Table:
-        """See `RowwiseIndex.with_ordinals`."""
-        return with_file_column(table, ordinals)
 
     def ask(self, question: CatalogQuestion, stored: pa.Schema) -> Lookup | None:
         """See `CatalogIndex.ask`."""
@@ -241,11 +234,10 @@ def _bounds(rows: pa.Table, type_: pa.DataType, families: np.ndarray, counts: Ma
     return Bounds(kind.domain, low, high, has_low, has_high, counts["num_rows"], counts["null_count"], nans)
 
 
-class _Builder(IndexTableBuilder):
+class _Builder(FileRowsBuilder):
     def __init__(self, index: Zonemaps) -> None:
-        super().__init__()
+        super().__init__(index.order)
         self._index = index
-        self._parts: list[pa.Table] = []
 
     def accepts(self, handle: FileHandle) -> bool:
         """Whether the column is in a file, flat, and of a type that the expression has a meaning for."""
@@ -262,7 +254,7 @@ class _Builder(IndexTableBuilder):
             raise ValueError(f"{len(column)} values for {int(sizes.sum())} rows")
         some = np.flatnonzero(sizes)
         if not len(some):
-            self._parts.append(_SCHEMA.empty_table())
+            self.rows.append(_SCHEMA.empty_table())
             return True
         of = self._index.expression
         # Row groups are the pages of a zone map of the file.
@@ -288,12 +280,5 @@ class _Builder(IndexTableBuilder):
             pa.array(stats.nans),
             pa.array(stats.rows),
         ]
-        self._parts.append(pa.Table.from_arrays(arrays, schema=_SCHEMA))
+        self.rows.append(pa.Table.from_arrays(arrays, schema=_SCHEMA))
         return True
-
-    def finish(self) -> pa.Table | None:
-        if not self._parts:
-            return None
-        whole = pa.concat_tables(self._parts)
-        self._parts = []
-        return whole.sort_by(list(self._index.order))
