@@ -29,15 +29,10 @@ class CatalogHome(Protocol):
     finds what that names until `vacuum` removes it. `str` names it without credentials.
     """
 
-    @property
-    def key(self) -> CacheKey:
-        """The key of the catalog in caches, which tells it from any other, and from the same one with other credentials."""
-        ...
-
-    @property
-    def in_store(self) -> bool:
-        """Whether paths are those of a store that the caller gave."""
-        ...
+    key: CacheKey
+    """The key of the catalog in caches, which tells it from any other, and from the same one with other credentials."""
+    in_store: bool
+    """Whether paths are those of a store that the caller gave."""
 
     def is_in(self, directory: Location) -> bool:
         """Whether the home is that directory, which holds the files."""
@@ -57,7 +52,10 @@ class CatalogHome(Protocol):
 
     def cached(self, cache: Cache | None) -> CatalogSnapshot | None:
         """Return what is cached of the catalog, however old it is."""
-        ...
+        from accel.catalog.segments import CatalogSnapshot
+
+        found = None if cache is None else cache.get(self.key)
+        return found if isinstance(found, CatalogSnapshot) else None
 
     async def load(
         self, cache: Cache | None, metrics: Metrics, *, listed: ObjectEntry | None = None
@@ -84,11 +82,13 @@ class CatalogHome(Protocol):
 
     def reweigh(self, cache: Cache | None, snapshot: CatalogSnapshot) -> None:
         """Tell the cache that more of a snapshot is read."""
-        ...
+        if cache is not None:
+            cache.reweigh(self.key, snapshot, snapshot.nbytes)
 
     def forget(self, cache: Cache | None) -> None:
         """Drop what is cached of the head."""
-        ...
+        if cache is not None:
+            cache.drop(self.key)
 
     async def put_head(self, head: CatalogHead, *, instead_of: CatalogSnapshot | None) -> None:
         """Commit: put a head in the place of the one that it was made from; None where there was none.

@@ -20,6 +20,7 @@ from accel.cache.cache import Cache
 from accel.cache.cache_key import CacheKey, Entry
 from accel.cache.freshness import PART_BYTES, put_object, written_since
 from accel.catalog.head import HEAD_NAME, CatalogHead, Segment, SegmentObject
+from accel.catalog.homes import CatalogHome
 from accel.catalog.object_tables import ObjectTables
 from accel.catalog.segments import CatalogSnapshot, SegmentReader
 from accel.catalog.table_files import Rows, tail_of_file, without_page_index, write_table_file
@@ -51,7 +52,7 @@ def directory_at(path: str | os.PathLike[str], *, in_store: bool) -> Location:
     return parse_url(text if text.endswith("/") else f"{text}/", in_store=in_store)
 
 
-class ObjectHome:
+class ObjectHome(CatalogHome):
     """One catalog in a store. Used on the I/O loop.
 
     Parameters
@@ -75,7 +76,7 @@ class ObjectHome:
         path = location.path.strip("/")
         self._directory = f"{path}/" if path else ""
         self._head = self._directory + HEAD_NAME
-        self._key = CacheKey(client.token, self._head, None, Entry.CATALOG)
+        self.key = CacheKey(client.token, self._head, None, Entry.CATALOG)
 
     @classmethod
     def at(cls, index: str | os.PathLike[str], connector: Connector, *, in_store: bool) -> ObjectHome:
@@ -85,11 +86,6 @@ class ObjectHome:
 
     def __str__(self) -> str:
         return str(self.location)
-
-    @property
-    def key(self) -> CacheKey:
-        """See `CatalogHome.key`."""
-        return self._key
 
     def is_in(self, directory: Location) -> bool:
         """See `CatalogHome.is_in`."""
@@ -116,11 +112,6 @@ class ObjectHome:
         )
 
     # -- the head --------------------------------------------------------------------------------
-
-    def cached(self, cache: Cache | None) -> CatalogSnapshot | None:
-        """Return what is cached of the catalog, however old it is."""
-        found = None if cache is None else cache.get(self._key)
-        return found if isinstance(found, CatalogSnapshot) else None
 
     async def load(
         self, cache: Cache | None, metrics: Metrics, *, listed: ObjectEntry | None = None
@@ -163,7 +154,7 @@ class ObjectHome:
                 return cached, trips
         snapshot, more = await self.read_head(metrics)
         if cache is not None:
-            cache.put(self._key, snapshot, snapshot.nbytes)
+            cache.put(self.key, snapshot, snapshot.nbytes)
         return snapshot, trips + more
 
     async def read_head(self, metrics: Metrics) -> tuple[CatalogSnapshot, int]:
@@ -197,16 +188,6 @@ class ObjectHome:
         except IndexFormatError as error:
             raise error.of(f"{self}{HEAD_NAME}") from None
         return CatalogSnapshot.of(head, etag=payload.etag, head_bytes=size, checked_at=now), trips
-
-    def reweigh(self, cache: Cache | None, snapshot: CatalogSnapshot) -> None:
-        """Tell the cache that more of a snapshot is read."""
-        if cache is not None:
-            cache.reweigh(self._key, snapshot, snapshot.nbytes)
-
-    def forget(self, cache: Cache | None) -> None:
-        """Drop what is cached of the head."""
-        if cache is not None:
-            cache.drop(self._key)
 
     # -- writing ---------------------------------------------------------------------------------
 

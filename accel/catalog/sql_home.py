@@ -13,6 +13,7 @@ from accel.cache.cache import Cache
 from accel.cache.cache_key import CacheKey, Entry
 from accel.cache.freshness import note_written, written_since
 from accel.catalog.head import HEAD_NAME, CatalogHead, Segment, SegmentObject
+from accel.catalog.homes import CatalogHome
 from accel.catalog.segments import CatalogSnapshot, SegmentReader
 from accel.catalog.sql_database import PAGE_COLUMNS
 from accel.catalog.sql_pages import cut_table
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["DatabaseHome"]
 
 
-class DatabaseHome:
+class DatabaseHome(CatalogHome):
     """One catalog in a database. Used on the I/O loop.
 
     Parameters
@@ -47,15 +48,10 @@ class DatabaseHome:
     def __init__(self, database: Database, *, in_store: bool) -> None:
         self.database = database
         self.in_store = in_store
-        self._key = CacheKey(database.key, HEAD_NAME, None, Entry.CATALOG)
+        self.key = CacheKey(database.key, HEAD_NAME, None, Entry.CATALOG)
 
     def __str__(self) -> str:
         return str(self.database)
-
-    @property
-    def key(self) -> CacheKey:
-        """See `CatalogHome.key`."""
-        return self._key
 
     def is_in(self, directory: Location) -> bool:
         """See `CatalogHome.is_in`."""
@@ -76,11 +72,6 @@ class DatabaseHome:
 
     # -- the head --------------------------------------------------------------------------------
 
-    def cached(self, cache: Cache | None) -> CatalogSnapshot | None:
-        """See `CatalogHome.cached`."""
-        found = None if cache is None else cache.get(self._key)
-        return found if isinstance(found, CatalogSnapshot) else None
-
     async def load(
         self, cache: Cache | None, metrics: Metrics, *, listed: ObjectEntry | None = None
     ) -> tuple[CatalogSnapshot, int]:
@@ -90,7 +81,7 @@ class DatabaseHome:
             snapshot = await self._read(metrics)
         else:
             now = time.monotonic()
-            written = written_since(self._key.store, HEAD_NAME, moment=cached.checked_at)
+            written = written_since(self.key.store, HEAD_NAME, moment=cached.checked_at)
             if now - cached.checked_at < cache.max_age and not written:
                 return cached, 0
             snapshot = await self._read(metrics, cached=cached)
@@ -98,7 +89,7 @@ class DatabaseHome:
                 cached.checked_at = now
                 return cached, 1
         if cache is not None:
-            cache.put(self._key, snapshot, snapshot.nbytes)
+            cache.put(self.key, snapshot, snapshot.nbytes)
         return snapshot, 1
 
     async def read_head(self, metrics: Metrics) -> tuple[CatalogSnapshot, int]:
@@ -130,16 +121,6 @@ class DatabaseHome:
             raise error.of(str(self)) from None
         return CatalogSnapshot.of(head, etag=found, head_bytes=len(content), checked_at=now)
 
-    def reweigh(self, cache: Cache | None, snapshot: CatalogSnapshot) -> None:
-        """See `CatalogHome.reweigh`."""
-        if cache is not None:
-            cache.reweigh(self._key, snapshot, snapshot.nbytes)
-
-    def forget(self, cache: Cache | None) -> None:
-        """See `CatalogHome.forget`."""
-        if cache is not None:
-            cache.drop(self._key)
-
     # -- writing ---------------------------------------------------------------------------------
 
     async def put_head(self, head: CatalogHead, *, instead_of: CatalogSnapshot | None) -> None:
@@ -161,7 +142,7 @@ class DatabaseHome:
         try:
             changed = await DATABASES.run(self.database.write, work, create=instead_of is None)
         finally:
-            note_written(self._key.store, HEAD_NAME)
+            note_written(self.key.store, HEAD_NAME)
         if changed != 1:
             raise ObjectChangedError("another commit came between", path=str(self))
 
