@@ -211,10 +211,7 @@ class Metrics:
                 if isinstance(mine, Counter):
                     mine.add(total=theirs.total, kept=theirs.kept)
                 elif f.name == "catalog_dropped":
-                    for table, counts in theirs.items():
-                        found = mine.setdefault(table, {})
-                        for name, number in counts.items():
-                            found[name] = found.get(name, 0) + number
+                    continue  # by table, below
                 elif isinstance(mine, dict):
                     for kind, number in theirs.items():
                         mine[kind] = mine.get(kind, 0) + number
@@ -222,6 +219,8 @@ class Metrics:
                     self.round_trips = max(mine, theirs)
                 elif isinstance(mine, int):
                     setattr(self, f.name, mine + theirs)
+        for table, dropped in given.catalog_dropped.items():
+            self.count_dropped(table, **dropped)
         for text in given.warnings:
             self.warn(text)
 

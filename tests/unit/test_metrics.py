@@ -125,3 +125,18 @@ def test_plain_values_are_of_one_moment() -> None:
     metrics.requests_by_kind[Told("told")] = 1  # type: ignore[index]
     assert metrics.as_dict()["requests_by_kind"] == {"told": 1}
     assert metrics.requests == 1
+
+
+def test_the_counts_of_runs_are_merged() -> None:
+    """All counts are added but the round trips, of which the greater counts; those of an index by table, then by name."""
+    one, other = Metrics(requests=2, round_trips=3), Metrics(requests=5, round_trips=1)
+    one.count_dropped("bounds", files=4)
+    other.count_dropped("bounds", files=1, pages=7)
+    other.count_dropped("keys id", rows=9)
+    other.files.add(total=6, kept=2)
+    other.warn("a file was skipped")
+    one.merge(other)
+    assert (one.requests, one.round_trips, one.warnings) == (7, 3, ["a file was skipped"])
+    assert (one.files.total, one.files.kept) == (6, 2)
+    assert one.catalog_dropped == {"bounds": {"files": 5, "pages": 7}, "keys id": {"rows": 9}}
+    assert other.catalog_dropped == {"bounds": {"files": 1, "pages": 7}, "keys id": {"rows": 9}}
