@@ -7,6 +7,7 @@ files of one catalog at the same time.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -124,14 +125,15 @@ class FileDescriber:
 
         entries = dict(files)
         try:
-            async for opened in self._open_blocks(files):
-                added = await WORK.run(add, opened)
-                if indexes:
-                    await self._add_files(
-                        indexes, [(at, entries[path], handle) for at, path, handle in added]
-                    )
-                if on_files is not None:
-                    on_files(len(opened))
+            async with contextlib.aclosing(self._open_blocks(files)) as blocks:
+                async for opened in blocks:
+                    added = await WORK.run(add, opened)
+                    if indexes:
+                        await self._add_files(
+                            indexes, [(at, entries[path], handle) for at, path, handle in added]
+                        )
+                    if on_files is not None:
+                        on_files(len(opened))
             if not len(rows):
                 return Described(failed=failed)
             tables: dict[str, Rows] = {
