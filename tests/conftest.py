@@ -18,6 +18,11 @@ from tests.support.proxy import Proxy
 from tests.support.redis_server import RedisServer, find_redis
 from tests.support.s3 import Minio, Moto, S3Admin, find_minio, install_minio
 
+# Tests start hundreds of processes, each of which would compile the modules of accel that it loads. A container's
+# setting, which is made for an image that stays small, would also have each run compile all tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # The workers of a local Spark take the first Python they find unless told; that one may lack pyarrow.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
