@@ -30,7 +30,7 @@ from accel.scanning.run_limits import RunLimits
 from accel.store.request_errors import foremost
 from accel.store.tasks import CancellationGuard, Group, breathe
 
-__all__ = ["FileRun", "PieceQueue", "ReadyBatch"]
+__all__ = ["BatchQueue", "FileRun", "PieceQueue", "ReadyBatch"]
 
 T = TypeVar("T")
 
@@ -43,6 +43,33 @@ class ReadyBatch:
     order: Priority
     last: bool
     """The last batch of its piece: whoever takes it releases the memory that the piece was admitted for."""
+
+
+class BatchQueue:
+    """The batches of a file in order, for one consumer."""
+
+    __slots__ = ("_items", "_ready")
+
+    def __init__(self) -> None:
+        self._items: deque[ReadyBatch | Exception | None] = deque()
+        self._ready: asyncio.Future[None] | None = None
+
+    def put(self, item: ReadyBatch | Exception | None) -> None:
+        """Add a batch, or None or an error as the end."""
+        self._items.append(item)
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_result(None)
+
+    async def get(self) -> ReadyBatch | Exception | None:
+        """Wait for the next item."""
+        while not self._items:
+            self._ready = asyncio.get_running_loop().create_future()
+            await self._ready
+        return self._items.popleft()
+
+    def clear(self) -> None:
+        """Drop what was not taken."""
+        self._items.clear()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -110,7 +137,7 @@ class FileRun:
         Place of the file in the run: files with a lower one are admitted first.
     job : FileJob
     changed : callable
-        Called when there is something to hand out, and when the file has failed: none after it need begin.
+        Called when the file has failed: none after it need begin.
     """
 
     def __init__(self, limits: RunLimits, index: int, *, job: FileJob, changed: Callable[[], None]) -> None:
@@ -125,8 +152,7 @@ class FileRun:
         self._queue = PieceQueue()
         self.promised = 0
         """Rows that are sure to come out of the file."""
-        self.batches: deque[ReadyBatch | Exception | None] = deque()
-        """The batches in order, then None, or the error that ended the file, for whoever hands them out."""
+        self.batches = BatchQueue()
         self.handed_out = False
         """Whether a row of the file has been handed out: set by whoever takes the batches."""
         self._repeated = False
@@ -143,7 +169,7 @@ class FileRun:
         except Exception as error:  # noqa: BLE001 - raised when its turn comes
             self._fail(error)
         else:
-            self._put(None)
+            self.batches.put(None)
 
     def _fail(self, error: Exception) -> None:
         if isinstance(error, PageIndexMismatchError) and self._limits.reader.options.strict:
@@ -151,12 +177,9 @@ class FileRun:
             refused.__cause__ = error
             error = refused
         self._limits.failing = True
-        self._release()
-        self._put(error)
-
-    def _put(self, item: ReadyBatch | Exception | None) -> None:
-        self.batches.append(item)
         self._changed()
+        self._release()
+        self.batches.put(error)
 
     async def _read(self) -> None:
         try:
@@ -215,7 +238,7 @@ class FileRun:
             return
         self._delivered.add(order)
         for at, batch in enumerate(batches):
-            self._put(ReadyBatch(batch, order, at == len(batches) - 1))
+            self.batches.put(ReadyBatch(batch, order, at == len(batches) - 1))
         if not batches:
             self._limits.admission.leave(order)
 
