@@ -32,9 +32,6 @@ settings.register_profile(
     "default", max_examples=60, derandomize=True, deadline=None, suppress_health_check=_SLOW
 )
 settings.register_profile(
-    "ci", max_examples=100, derandomize=True, deadline=None, suppress_health_check=_SLOW
-)
-settings.register_profile(
     "large", max_examples=3000, deadline=None, suppress_health_check=_SLOW, print_blob=True
 )
 
@@ -45,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     large = config.getoption("--large") or os.environ.get("ACCEL_LARGE") == "1"
-    settings.load_profile("large" if large else "ci" if _in_ci() else "default")
+    settings.load_profile("large" if large else "default")
 
 
 @pytest.fixture(autouse=True)
