@@ -24,14 +24,20 @@ from accel.catalog.homes import CatalogHome
 from accel.catalog.object_tables import ObjectTables
 from accel.catalog.segments import CatalogSnapshot, SegmentReader
 from accel.catalog.table_files import Rows, tail_of_file, without_page_index, write_table_file
-from accel.errors import IndexFormatError, ObjectChangedError, ParquetFormatError, StoreError
+from accel.errors import (
+    IndexFormatError,
+    ObjectChangedError,
+    ObjectNotFoundError,
+    ParquetFormatError,
+    StoreError,
+)
 from accel.metrics import Metrics
 from accel.options import MIB, Options
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
 from accel.store.client import Client, Connector
 from accel.store.fetch import same_etag
 from accel.store.location import Location, parse_url
-from accel.store.range_store import ObjectEntry, Writer
+from accel.store.range_store import ObjectEntry, Payload, Writer
 from accel.store.threads import WORK
 
 __all__ = ["INLINE_BYTES", "ObjectHome", "directory_at"]
@@ -165,11 +171,19 @@ class ObjectHome(CatalogHome):
                 return await self._read_head(metrics)
         return await self._read_head(metrics)
 
+    async def _read_head_tail(self, metrics: Metrics) -> Payload:
+        try:
+            return await self._client.read_tail(self._head, _FIRST_READ, metrics=metrics)
+        except ObjectNotFoundError as error:
+            raise ObjectNotFoundError(
+                "there is no index", path=str(self), hint="accel.build_index builds one"
+            ) from error
+
     async def _read_head(self, metrics: Metrics) -> tuple[CatalogSnapshot, int]:
         now = time.monotonic()
         counts = Metrics()
         try:
-            payload = await self._client.read_tail(self._head, _FIRST_READ, metrics=counts)
+            payload = await self._read_head_tail(counts)
             size = payload.size if payload.size is not None else payload.range.end
             data, trips = bytes(payload.data), 1
             if size > _MOST_HEAD:

@@ -112,7 +112,7 @@ class SqliteDatabase:
         try:
             place = _place_of(self.path)
             if place is None and not create:
-                raise ObjectNotFoundError("there is no such file", path=str(self))
+                raise ObjectNotFoundError("there is no such file, and so no index", path=str(self))
             connection = None if place is None else _IDLE_CONNECTIONS.take(place)
             connection = self._connect(create=create) if connection is None else connection
             try:
