@@ -143,7 +143,9 @@ def test_rows_that_are_alike_stay_in_their_order(direction: str, run_bytes: int)
         parts, rows = [], 0
         with SortedRuns(order, run_bytes=run_bytes) as runs:
             for count in RNG.integers(0, 900, 9).tolist():
-                parts.append(pa.table([make(count), pa.array(range(rows, rows + count))], names=list(COLUMNS)))
+                parts.append(
+                    pa.table([make(count), pa.array(range(rows, rows + count))], names=list(COLUMNS))
+                )
                 runs.add(parts[-1])
                 rows += count
             found = pa.concat_tables(runs.sorted())
