@@ -25,6 +25,7 @@ from accel.arrays import bytes_array, integers_array
 from accel.decode.arrow import arrow_schema
 from accel.errors import IndexFormatError
 from accel.format.footer import parse_footer, parse_tail
+from accel.tables.hive import SpelledColumn, spelled_columns
 
 if TYPE_CHECKING:
     from accel.arrays import Bools
@@ -50,6 +51,9 @@ _MAGIC = b"ACCELCAT"
 _PREFIX = struct.Struct("<8sI16s")
 _METADATA_KEY = b"accel.catalog"
 _OBJECT_NAME = re.compile(r"[a-z]+-[0-9a-zA-Z.]+-[0-9a-f]{16}\.(parquet|pages)")
+
+
+_SPELLED_TYPES: Final = {str(kind): kind for kind in (pa.int64(), pa.date32(), pa.string(), pa.null())}
 
 
 class Table:
@@ -124,6 +128,8 @@ class Segment:
     """The greatest."""
     spells_columns: bool = True
     """Whether a path may spell a partition column."""
+    spelled: Mapping[str, SpelledColumn] | None = None
+    """What the paths of all of its files spell, by key; None where that is not known, or their keys differ."""
 
     @property
     def num_live(self) -> int:
@@ -133,7 +139,10 @@ class Segment:
     def with_paths(self, paths: Sequence[str]) -> Segment:
         """Return the segment with what is to be known of the paths of its files before they are read."""
         spells = any("=" in path for path in paths)
-        return replace(self, first_path=min(paths), last_path=max(paths), spells_columns=spells)
+        spelled = spelled_columns(path.rpartition("/")[0] for path in paths) if spells else {}
+        return replace(
+            self, first_path=min(paths), last_path=max(paths), spells_columns=spells, spelled=spelled
+        )
 
     def covered_by(self, table: str) -> Bools:
         """Return whether a table says something of each file."""
@@ -213,6 +222,7 @@ class CatalogHead:
                     "files": segment.num_files,
                     "paths": [segment.first_path, segment.last_path],
                     "spells_columns": segment.spells_columns,
+                    "spelled": _spelled_text(segment.spelled),
                     "dropped": ordinals_text(segment.dropped),
                     "uncovered": {
                         table: ordinals_text(files) for table, files in segment.uncovered.items() if files
@@ -304,7 +314,23 @@ def _segment(described: Mapping[str, Any], objects: Mapping[str, Mapping[str, Se
         first_path=str(first_path),
         last_path=str(last_path),
         spells_columns=bool(described["spells_columns"]),
+        spelled=_spelled_of(described.get("spelled")),
     )
+
+
+def _spelled_text(spelled: Mapping[str, SpelledColumn] | None) -> Any:
+    if spelled is None:
+        return None
+    return [[key, str(one.kind), one.lower, one.upper, one.has_null] for key, one in spelled.items()]
+
+
+def _spelled_of(described: Any) -> Mapping[str, SpelledColumn] | None:
+    if described is None:
+        return None
+    return {
+        str(key): SpelledColumn(_SPELLED_TYPES[kind], lower, upper, bool(has_null))
+        for key, kind, lower, upper, has_null in described
+    }
 
 
 def _array(values: Sequence[Any], to: pa.DataType) -> pa.Array:
