@@ -35,6 +35,7 @@ __all__ = [
     "FORMAT_VERSION",
     "HEAD_NAME",
     "HEAD_SCHEMA",
+    "REBUILD",
     "CatalogHead",
     "Retired",
     "Segment",
@@ -46,7 +47,9 @@ __all__ = [
 
 HEAD_NAME: Final = "head"
 """The name of the head in the directory of the catalog."""
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+REBUILD: Final = "build the index again elsewhere"
+"""What to do where an object of a catalog is damaged."""
 _MAGIC = b"ACCELCAT"
 _PREFIX = struct.Struct("<8sI16s")
 _METADATA_KEY = b"accel.catalog"
@@ -99,10 +102,21 @@ class SegmentObject:
 
     @functools.cached_property
     def footer(self) -> FileMetadata:
-        """The footer of the object; raises ParquetFormatError where it is damaged."""
+        """The footer of the object.
+
+        Raises
+        ------
+        ParquetFormatError
+            It is damaged.
+        IndexFormatError
+            It tells of other rows than the table has.
+        """
         length = parse_tail(memoryview(self.tail)[-8:]).length
         start = self.size - 8 - length
-        return parse_footer(self.tail[-8 - length : -8], file_size=self.size, footer_start=start)
+        footer = parse_footer(self.tail[-8 - length : -8], file_size=self.size, footer_start=start)
+        if not self.num_rows == footer.num_rows == int(footer.group_rows.sum()):
+            raise IndexFormatError(f"the object {self.name} of the catalog lacks rows", hint=REBUILD)
+        return footer
 
     @functools.cached_property
     def schema(self) -> pa.Schema:
@@ -120,6 +134,9 @@ class Segment:
     """By table."""
     dropped: frozenset[int] = frozenset()
     """The ordinals of files that were removed or replaced since."""
+    num_rows: Mapping[str, int]
+    """By table, the rows that its builder made. An object that has others was damaged: a row that is gone could be a file that
+    is ruled out."""
     uncovered: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """By table, the ordinals of files of which it says nothing."""
     first_path: str = ""
@@ -223,6 +240,7 @@ class CatalogHead:
                     "paths": [segment.first_path, segment.last_path],
                     "spells_columns": segment.spells_columns,
                     "spelled": _spelled_text(segment.spelled),
+                    "rows": dict(segment.num_rows),
                     "dropped": ordinals_text(segment.dropped),
                     "uncovered": {
                         table: ordinals_text(files) for table, files in segment.uncovered.items() if files
@@ -291,7 +309,7 @@ class CatalogHead:
             generation=int(described["generation"]),
             columns=None if described["columns"] is None else tuple(described["columns"]),
             indexes={str(of): tuple(map(str, kinds)) for of, kinds in dict(described["indexes"]).items()},
-            complete=bool(described.get("complete", True)),
+            complete=bool(described["complete"]),
             segments=tuple(_segment(one, objects) for one in described["segments"]),
             retired=tuple(Retired(_checked_name(name), float(since)) for name, since in described["retired"]),
         )
@@ -304,17 +322,23 @@ def _segment(described: Mapping[str, Any], objects: Mapping[str, Mapping[str, Se
     named = {*dropped, *(at for files in uncovered.values() for at in files)}
     if tables[Table.FILES].num_rows != num_files or any(at >= num_files for at in named):
         raise IndexFormatError("the head of the catalog contradicts itself about the files of a segment")
+    num_rows = {str(table): int(rows) for table, rows in described["rows"].items()}
+    if num_rows != {table: one.num_rows for table, one in tables.items()}:
+        raise IndexFormatError(
+            "a table of the catalog has not the rows that were made for it", hint="build the index again"
+        )
     first_path, last_path = described["paths"]
     return Segment(
         id=str(described["id"]),
         num_files=num_files,
         objects=tables,
+        num_rows=num_rows,
         dropped=dropped,
         uncovered=uncovered,
         first_path=str(first_path),
         last_path=str(last_path),
         spells_columns=bool(described["spells_columns"]),
-        spelled=_spelled_of(described.get("spelled")),
+        spelled=_spelled_of(described["spelled"]),
     )
 
 

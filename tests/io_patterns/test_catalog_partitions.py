@@ -13,6 +13,7 @@ import pytest
 import accel
 from accel.catalog.describing import BOUNDS_ORDER
 from accel.catalog.head import CatalogHead, Table
+from accel.catalog.kind import TableRows
 from accel.catalog.objects import ObjectHome, directory_at
 from accel.catalog.pruning import CatalogPruner
 from accel.catalog.source import CatalogSource, Listing
@@ -74,11 +75,12 @@ class Generated:
         files = row.take(pa.array(np.zeros(step, np.int64)))
         places = [pa.array([at] * len(bounds), pa.int32()) for at in range(step)]
         parts = [bounds.set_column(3, bounds.schema.field(3), one) for one in places]
-        tables = {Table.BOUNDS: pa.concat_tables(parts).sort_by(BOUNDS_ORDER)}
+        tables = {Table.BOUNDS: TableRows.of(pa.concat_tables(parts).sort_by(BOUNDS_ORDER))}
         segments = []
         for begin in range(0, FILES, step):
             paths = [path(number) for number in range(begin, begin + step)]
-            tables[Table.FILES] = files.set_column(0, row.schema.field(0), pa.array(paths))
+            own = files.set_column(0, row.schema.field(0), pa.array(paths))
+            tables[Table.FILES] = TableRows.of(own)
             segments.append((await home.put_segment(tables, num_files=step)).with_paths(paths))
         base = directory_at("t/", in_store=True).url
         await home.put_head(CatalogHead(base=base, segments=tuple(segments)), instead_of=None)
