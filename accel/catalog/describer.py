@@ -19,11 +19,10 @@ import pyarrow as pa
 from accel.cache.cache import Cache
 from accel.catalog.describing import BoundsTable, FilesTable
 from accel.catalog.head import CatalogHead, Segment, Table
-from accel.catalog.kind import CatalogIndex, IndexTableBuilder
+from accel.catalog.kind import CatalogIndex, IndexTableBuilder, TableRows
 from accel.catalog.kinds import indexes_of
 from accel.catalog.object_tables import read_file
 from accel.catalog.sorted_runs import RUN_BYTES
-from accel.catalog.table_files import Rows
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.options import MIB, Options
@@ -136,9 +135,9 @@ class FileDescriber:
                         on_files(len(opened))
             if not len(rows):
                 return Described(failed=failed)
-            tables: dict[str, Rows] = {
-                Table.FILES: await WORK.run(rows.finish),
-                Table.BOUNDS: await WORK.run(bounds.finish),
+            tables = {
+                Table.FILES: TableRows.of(await WORK.run(rows.finish)),
+                Table.BOUNDS: TableRows.of(await WORK.run(bounds.finish)),
             }
             uncovered = {}
             for index, builder in indexes:
