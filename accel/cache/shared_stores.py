@@ -178,7 +178,7 @@ class RedisShared:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PostgresAddress:
-    """A database of PostgreSQL, as libpq is told of it. Its text shows neither user nor password."""
+    """A database of PostgreSQL, as libpq names it. Its text shows neither user nor password."""
 
     conninfo: str
     name: str

@@ -1,4 +1,4 @@
-"""How a catalog comes about and is kept: build and refresh, compact, vacuum.
+"""How a catalog is built and maintained: build and refresh, compact, vacuum.
 
 Each commit is one replacement of the head by compare-and-swap. Whoever loses reads the new head, applies its change to that,
 and tries again. New objects are written before the head that names them; nothing is removed before `vacuum`.
@@ -23,11 +23,10 @@ from accel.catalog.describer import Described, FileDescriber
 from accel.catalog.describing import BOUNDS_ORDER
 from accel.catalog.head import CatalogHead, Retired, Segment, Table
 from accel.catalog.homes import CatalogHome
-from accel.catalog.kind import CatalogIndex, check_ordinals, file_column, with_file_column
+from accel.catalog.kind import CatalogIndex, TableRows, check_ordinals, file_column, with_file_column
 from accel.catalog.kinds import indexes_of
 from accel.catalog.segments import CatalogSnapshot, SegmentReader, SegmentTables
 from accel.catalog.sorted_runs import SortedRuns
-from accel.catalog.table_files import Rows
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.options import Options
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["SEGMENT_FILES", "CatalogBuilder", "IndexReport", "PlannedFiles", "Progress"]
 
 Progress = Callable[[int, int], None]
-"""Is told the files that are done, and how many there are."""
+"""Called with the number of files that are done, and the number of all."""
 
 SEGMENT_FILES: Final = 20_000
 """Files of a segment, at most: the work of so many is lost where a builder is killed, and a merge has them in memory."""
@@ -214,7 +213,7 @@ class CatalogBuilder:
     async def commit(
         self, described: Sequence[Described], *, completes: bool, snapshot: CatalogSnapshot | None = None
     ) -> IndexReport:
-        """Add to the catalog what was described by whoever, in one commit; `completes` tells whether it lists all files then.
+        """Add the described files to the catalog in one commit; `completes` says whether it lists all files then.
 
         `snapshot` is the catalog as it was read last; by default it is read now.
         """
@@ -442,7 +441,7 @@ class CatalogBuilder:
         """The head after a change."""
         head = snapshot.head
         segments: list[Segment] = []
-        # Of a file that was described twice the first counts.
+        # If a file was described twice, the first description counts.
         own_dropped: list[set[int]] = [set() for _ in change.added]
         listed: dict[str, tuple[int, int, str]] = {}
         for number, one in enumerate(change.added):
@@ -523,13 +522,14 @@ class CatalogBuilder:
         for own, moved in zip(live, places, strict=True):
             moved[own] = ordinals[done : done + int(own.sum())]
             done += int(own.sum())
-        merged = {Table.FILES: everything.take(pa.array(by_path))}
+        merged = {Table.FILES: TableRows.of(everything.take(pa.array(by_path)))}
         uncovered: dict[str, frozenset[int]] = {}
         bounds = [
             _renumbered(await self._tables_reader().whole_table(tables, Table.BOUNDS), moved)
             for tables, moved in zip(parts, places, strict=True)
         ]
-        merged[Table.BOUNDS] = await WORK.run(lambda: pa.concat_tables(bounds).sort_by(BOUNDS_ORDER))
+        together = await WORK.run(lambda: pa.concat_tables(bounds).sort_by(BOUNDS_ORDER))
+        merged[Table.BOUNDS] = TableRows.of(together)
         with contextlib.ExitStack() as stack:
             for index in indexes_of(head.indexes):
                 runs = stack.enter_context(SortedRuns(index.order, run_bytes=self.describer.run_bytes))
@@ -545,7 +545,7 @@ class CatalogBuilder:
         parts: Sequence[SegmentTables],
         places: Sequence[Int64s],
         runs: SortedRuns,
-    ) -> tuple[Rows | None, frozenset[int]]:
+    ) -> tuple[TableRows | None, frozenset[int]]:
         """The table of an index over the files of several segments, and the files that it does not cover.
 
         `places` are the new ordinals of the files of each segment.
@@ -572,8 +572,10 @@ class CatalogBuilder:
                     await WORK.run(runs.add, part)
                 else:
                     whole.append(part)
-        rows = await WORK.run(index.merged, whole) if whole else await WORK.run(runs.reader)
-        return rows, frozenset(missing)
+        if whole:
+            return TableRows.of(await WORK.run(index.merged, whole)), frozenset(missing)
+        rows = await WORK.run(runs.reader)
+        return None if rows is None else TableRows(rows, runs.num_rows), frozenset(missing)
 
 
 def _groups(tables: Sequence[SegmentTables]) -> list[list[SegmentTables]]:

@@ -197,7 +197,7 @@ def _shown(address: str) -> str:
     Raises
     ------
     StoreError
-        It is none; the error tells nothing of it, as what is a password in it is not certain.
+        It is not valid. The error does not quote it, as any part of it may be a password.
     """
     try:
         parts = urlsplit(address)

@@ -159,7 +159,7 @@ class Client:
     ) -> Payload:
         """Return the last `length` bytes of an object, or all of it if it is shorter.
 
-        Without a pin the request is a suffix range, whose answer tells the size of the object; a store without suffix
+        Without a pin the request is a suffix range, whose response gives the size of the object; a store without suffix
         ranges costs a HEAD request before. With the pin of a listing the range is exact, and of that version.
 
         Raises

@@ -249,7 +249,7 @@ def test_a_predicate_that_does_not_parse_is_shown(source: str, capsys: pytest.Ca
         (["explain", "{source}", "-w", "nope = 1"], 2, "'nope'"),
         (["embed", "{source}", "{tmp}/x.parquet", "-i", "nope=distinct"], 2, "nope"),
         (["scan", "{source}", "-w", "id = 'x'"], 2, "accel: error: "),
-        (["scan", "ftp://host/x.parquet"], 1, "no store is known for ftp://"),
+        (["scan", "ftp://host/x.parquet"], 1, "accel has no store for ftp://"),
         (["scan", "{source}", "-o", "{tmp}/x.unknown"], 2, "which format is"),
         (["scan", "{source}", "-o", "{tmp}/none/x.csv"], 1, "none/x.csv: No such file or directory"),
         (["scan", "{source}", "-o", "s3://b/x.csv"], 2, "-o writes to this machine: 's3://b/x.csv' is a URL"),
