@@ -64,7 +64,7 @@ class TableEncoding:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CatalogQuestion:
-    """A predicate, as indexes are asked about it."""
+    """A predicate, as it is passed to indexes."""
 
     bound: Bound
     """It over the columns of the data set."""
@@ -238,7 +238,7 @@ class IndexTableBuilder(abc.ABC):
             Its ordinal; files come in ascending order.
         handle : FileHandle
         values : sequence of pyarrow.ChunkedArray
-            Of each of the index's columns, in the order of the rows, without dictionaries.
+            The values of each of the index's columns, in the order of the rows, without dictionaries.
 
         Returns
         -------
@@ -365,7 +365,7 @@ class CatalogIndex(abc.ABC):
         ----------
         question : CatalogQuestion
         stored : pyarrow.Schema
-            Of the table.
+            The rows of the table.
         """
 
 

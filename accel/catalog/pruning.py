@@ -104,7 +104,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoundQuestion:
-    """The predicate of a scan, as its catalog is asked about it."""
+    """The predicate of a scan, as it is passed to its catalog."""
 
     question: CatalogQuestion
     constant: frozenset[str]

@@ -51,8 +51,8 @@ class FileFacts:
     pinned: bool = False
     """The file is read in this version or not at all: another one is an ObjectChangedError."""
     round_trips: int | None = None
-    """Those that it took this very run to get the handle. None where the handle is older: then the store is asked whether
-    it is current, unless the entry's own etag says so."""
+    """Those that it took this very run to get the handle. None where the handle is older: then a request to the store finds
+    out whether it is current, unless the entry's own etag says so."""
     bounds: Mapping[tuple[str, ...], ValueRange] = field(default_factory=dict)
     """By the path of the column. They exclude a file before it is opened."""
     values: Mapping[tuple[str, ...], pa.Array] = field(default_factory=dict)

@@ -75,7 +75,7 @@ class TailHints:
         self._cache = cache
         self._options = options
         self._worth: dict[str, int] = {}
-        """By store; the network model is asked once for each scan."""
+        """By store; the network model is read once for each scan."""
         self._met: dict[str, _Met] = {}
         """By store."""
 
