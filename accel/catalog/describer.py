@@ -7,10 +7,9 @@ files of one catalog at the same time.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +33,7 @@ from accel.ranges import Kind, ReadKey, Want
 from accel.reader.reader import Reader
 from accel.scanning.footer_prefetch import FooterPrefetcher
 from accel.store.client import Client
+from accel.store.request_errors import foremost
 from accel.store.tasks import Group
 from accel.store.threads import WORK
 
@@ -108,9 +108,7 @@ class FileDescriber:
         listed: dict[str, tuple[int, str]] = {}
         failed: dict[str, str] = {}
 
-        def add(
-            opened: Sequence[tuple[str, FileHandle | AccelError]],
-        ) -> list[tuple[int, str, FileHandle]]:
+        def add(opened: _Opened) -> list[tuple[int, str, FileHandle]]:
             added = []
             for path, found in opened:
                 if isinstance(found, AccelError):
@@ -123,16 +121,16 @@ class FileDescriber:
             return added
 
         entries = dict(files)
+
+        async def take(opened: _Opened) -> None:
+            added = await WORK.run(add, opened)
+            if indexes:
+                await self._add_files(indexes, [(at, entries[path], handle) for at, path, handle in added])
+            if on_files is not None:
+                on_files(len(opened))
+
         try:
-            async with contextlib.aclosing(self._open_blocks(files)) as blocks:
-                async for opened in blocks:
-                    added = await WORK.run(add, opened)
-                    if indexes:
-                        await self._add_files(
-                            indexes, [(at, entries[path], handle) for at, path, handle in added]
-                        )
-                    if on_files is not None:
-                        on_files(len(opened))
+            await self._open_blocks(files, take)
             if not len(rows):
                 return Described(failed=failed)
             tables: dict[str, Rows] = {
@@ -228,19 +226,23 @@ class FileDescriber:
     # -- metadata --------------------------------------------------------------------------------
 
     async def _open_blocks(
-        self, files: Sequence[tuple[str, FileEntry]]
-    ) -> AsyncGenerator[Sequence[tuple[str, FileHandle | AccelError]], None]:
-        """Open files block by block; the next block is opened while the caller is busy with one."""
+        self, files: Sequence[tuple[str, FileEntry]], take: Callable[[_Opened], Awaitable[None]]
+    ) -> None:
+        """Open files block by block, and have each block taken while the next one is opened."""
         blocks = [files[start : start + _BLOCK] for start in range(0, len(files), _BLOCK)]
-        async with asyncio.TaskGroup() as group:
-            ahead = group.create_task(self._open_some(blocks[0])) if blocks else None
-            for number in range(len(blocks)):
-                if ahead is None:
-                    return
-                opened = await ahead
-                more = number + 1 < len(blocks)
-                ahead = group.create_task(self._open_some(blocks[number + 1])) if more else None
-                yield opened
+        try:
+            async with Group() as group:
+                ahead = [group.create_task(self._open_some(block)) for block in blocks[:1]]
+                for following in (*blocks[1:], None):
+                    opened = await ahead.pop() if ahead else []
+                    if following is not None:
+                        ahead.append(group.create_task(self._open_some(following)))
+                    await take(opened)
+        except BaseExceptionGroup as failures:
+            failure = foremost(failures)
+        else:
+            return
+        raise failure
 
     async def _open_some(
         self, files: Sequence[tuple[str, FileEntry]]
@@ -292,6 +294,8 @@ class FileDescriber:
         return handle
 
 
+_Opened = Sequence[tuple[str, FileHandle | AccelError]]
+"""Files that were opened, by their paths, or why one could not be."""
 _Values = Mapping[tuple[str, ...], pa.ChunkedArray | None]
 
 
@@ -307,7 +311,10 @@ async def _add(
         if covered:
             values = [column for path in index.columns if (column := read[path]) is not None]
             covered = len(values) == len(index.columns)
-            covered = covered and await WORK.run(builder.add, ordinal, handle, values)
+            try:
+                covered = covered and await WORK.run(builder.add, ordinal, handle, values)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError):
+                covered = False  # more text than one array holds, say
         if not covered:
             builder.uncovered.add(ordinal)
 

@@ -12,7 +12,7 @@ import pytest
 import accel
 from accel.ranges import ByteRange, Suffix
 from accel.store.range_store import Payload
-from accel.testing import DictStore, RecordingStore, write_file
+from accel.testing import Attempt, DictStore, FaultStore, RecordingStore, Status, write_file
 
 
 def file(first: int, rows: int = 10) -> bytes:
@@ -197,6 +197,20 @@ def test_a_replaced_file_that_cannot_be_read_is_dropped() -> None:
     assert (report.files, report.removed, report.added, report.unchanged) == (2, 1, 0, 2)
     assert list(report.skipped) == ["1.parquet"]
     assert accel.refresh_index("t/_accel", store=store).removed == 0
+
+
+@pytest.mark.parametrize("read", ["footers", "values"])
+def test_a_store_that_refuses_a_read_is_told_by_its_own_error(read: str) -> None:
+    def refuse(attempt: Attempt) -> Status | None:
+        of_values = isinstance(attempt.want, ByteRange) and attempt.want.start == 4
+        return Status(403) if attempt.path == "t/1.parquet" and (read == "footers" or of_values) else None
+
+    # What the first read does not bring is read by ranges.
+    options = accel.Options(tail_hint=8)
+    store = FaultStore(three(), refuse)
+    with pytest.raises(accel.StoreError, match="answered 403"):
+        accel.build_index("t/", to=f"memory://{read}", indexes={"x": "keys"}, store=store, options=options)
+    assert any(refuse(attempt) for attempt in store.attempts)
 
 
 def test_reports_add_up() -> None:
