@@ -44,6 +44,8 @@ __all__ = ["Described", "FileDescriber"]
 
 _BLOCK: Final = 256
 """Files opened at the same time."""
+_MOST_TABLE_BYTES: Final = 256 * MIB
+"""Bytes of metadata after which a segment ends: they are in memory, and one array holds 2 GiB."""
 _READ_AHEAD: Final = 8
 """Files of which values are read at the same time, at most."""
 _RUN_SHARE: Final = 16
@@ -60,6 +62,8 @@ class Described:
     """The files of the segment by path: ordinal and etag."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """Why files are not in it, by path."""
+    left: int = 0
+    """The last of the files that were given, which are for another segment: this one has too much metadata already."""
 
 
 class FileDescriber:
@@ -121,18 +125,23 @@ class FileDescriber:
             return added
 
         entries = dict(files)
+        seen = 0
 
-        async def take(opened: _Opened) -> None:
+        async def take(opened: _Opened) -> bool:
+            nonlocal seen
+            seen += len(opened)
             added = await WORK.run(add, opened)
             if indexes:
                 await self._add_files(indexes, [(at, entries[path], handle) for at, path, handle in added])
             if on_files is not None:
                 on_files(len(opened))
+            return rows.metadata_bytes < _MOST_TABLE_BYTES
 
         try:
             await self._open_blocks(files, take)
+            left = len(files) - seen
             if not len(rows):
-                return Described(failed=failed)
+                return Described(failed=failed, left=left)
             tables: dict[str, Rows] = {
                 Table.FILES: await WORK.run(rows.finish),
                 Table.BOUNDS: await WORK.run(bounds.finish),
@@ -147,7 +156,16 @@ class FileDescriber:
         finally:
             for _, builder in indexes:
                 builder.close()
-        return Described(segment=segment.with_paths(list(listed)), listed=listed, failed=failed)
+        return Described(segment=segment.with_paths(list(listed)), listed=listed, failed=failed, left=left)
+
+    async def describe_all(
+        self, files: Sequence[tuple[str, FileEntry]], head: CatalogHead, home: CatalogHome
+    ) -> list[Described]:
+        """Write as many segments about files as their metadata takes: see `describe`."""
+        found = [await self.describe(files, head, home)]
+        while found[-1].left:
+            found.append(await self.describe(files[-found[-1].left :], head, home))
+        return found
 
     # -- values ----------------------------------------------------------------------------------
 
@@ -226,18 +244,20 @@ class FileDescriber:
     # -- metadata --------------------------------------------------------------------------------
 
     async def _open_blocks(
-        self, files: Sequence[tuple[str, FileEntry]], take: Callable[[_Opened], Awaitable[None]]
+        self, files: Sequence[tuple[str, FileEntry]], take: Callable[[_Opened], Awaitable[bool]]
     ) -> None:
-        """Open files block by block, and have each block taken while the next one is opened."""
+        """Open files block by block, and have each block taken while the next one is opened; `take` tells whether more than
+        that one are wanted."""
         blocks = [files[start : start + _BLOCK] for start in range(0, len(files), _BLOCK)]
         try:
             async with Group() as group:
                 ahead = [group.create_task(self._open_some(block)) for block in blocks[:1]]
-                for following in (*blocks[1:], None):
-                    opened = await ahead.pop() if ahead else []
-                    if following is not None:
-                        ahead.append(group.create_task(self._open_some(following)))
-                    await take(opened)
+                following, wanted = iter(blocks[1:]), True
+                while ahead:
+                    opened = await ahead.pop()
+                    if wanted and (block := next(following, None)) is not None:
+                        ahead.append(group.create_task(self._open_some(block)))
+                    wanted = await take(opened) and wanted
         except BaseExceptionGroup as failures:
             failure = foremost(failures)
         else:
