@@ -29,7 +29,7 @@ from accel.catalog.segments import CatalogSnapshot, SegmentReader, SegmentTables
 from accel.catalog.sorted_runs import SortedRuns
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
-from accel.options import Options
+from accel.options import MIB, Options
 from accel.planning.file_entry import FileEntry
 from accel.store.client import Client
 from accel.store.range_store import is_weak
@@ -39,7 +39,7 @@ from accel.tables.path_source import discover
 if TYPE_CHECKING:
     from accel.arrays import Int64s
 
-__all__ = ["SEGMENT_FILES", "CatalogBuilder", "IndexReport", "PlannedFiles", "Progress"]
+__all__ = ["SEGMENT_FILES", "CatalogBuilder", "IndexReport", "PlannedFiles", "Progress", "is_unicode"]
 
 Progress = Callable[[int, int], None]
 """Called with the number of files that are done, and the number of all."""
@@ -48,6 +48,8 @@ SEGMENT_FILES: Final = 20_000
 """Files of a segment, at most: the work of so many is lost where a builder is killed, and a merge has them in memory."""
 _ATTEMPTS: Final = 50
 """Commits that may come between before a change is given up."""
+_MERGED_BYTES: Final = 32 * MIB
+"""Bytes of the tables `files`, as they are stored, that a merge makes one of: decoded they have to fit into memory."""
 MOST_SEGMENTS: Final = 16
 """A refresh that leaves more that are not half full merges them."""
 UNNAMED_SECONDS: Final = 3600.0
@@ -160,12 +162,14 @@ class CatalogBuilder:
             if self._progress is not None:
                 self._progress(done, len(planned.new))
 
-        for start in range(0, len(planned.new), SEGMENT_FILES):
+        start = 0
+        while start < len(planned.new):
             files = planned.new[start : start + SEGMENT_FILES]
             described = await self.describer.describe(files, snapshot.head, self._home, on_files=on_files)
             failed |= described.failed
+            start += len(files) - described.left
             if described.segment is not None:
-                completes = start + SEGMENT_FILES >= len(planned.new)
+                completes = start >= len(planned.new)
                 snapshot = await self._commit(_Change(added=[described], completes=completes), snapshot)
         snapshot = await self._drop_failed(failed, planned.replaced, snapshot)
         if not snapshot.head.complete:
@@ -260,13 +264,14 @@ class CatalogBuilder:
         snapshot, _ = await self._home.read_head(self._metrics)
         current, skipped = await self.list_files(snapshot.head)
         files = [(path, current[path]) for path in sorted(added) if path in current]
-        described = await self.describer.describe(files, snapshot.head, self._home)
-        snapshot = await self._commit(_Change(added=[described], dropped=removed), snapshot)
+        described = await self.describer.describe_all(files, snapshot.head, self._home)
+        snapshot = await self._commit(_Change(added=described, dropped=removed), snapshot)
+        failed = {path: reason for one in described for path, reason in one.failed.items()}
         return self._report(
             await self.compact_many(snapshot),
-            added=len(described.listed),
+            added=sum(len(one.listed) for one in described),
             removed=len(removed),
-            skipped=skipped | dict(described.failed),
+            skipped=skipped | failed,
         )
 
     async def check_covers(self, root: str, path: str) -> None:
@@ -361,6 +366,8 @@ class CatalogBuilder:
             path = file.path.removeprefix(base)
             if file.root != root or not file.path.startswith(base):
                 skipped[file.path] = "it does not lie in the directory of the index"
+            elif not is_unicode(path):
+                skipped[path.encode(errors="backslashreplace").decode()] = "its name is no UTF-8"
             elif file.etag is None or is_weak(file.etag):
                 skipped[path] = "the store gives it no strong etag"
             else:
@@ -582,8 +589,10 @@ def _groups(tables: Sequence[SegmentTables]) -> list[list[SegmentTables]]:
     """Segments that are to be merged into one each, by their paths, as far as that changes something."""
     groups: list[list[SegmentTables]] = []
     for one in sorted(tables, key=lambda one: one.segment.first_path):
-        size = one.segment.num_live
-        if not groups or sum(each.segment.num_live for each in groups[-1]) + size > SEGMENT_FILES:
+        together = [one, *(groups[-1] if groups else ())]
+        files = sum(each.segment.num_live for each in together)
+        nbytes = sum(each.segment.objects[Table.FILES].size for each in together)
+        if not groups or files > SEGMENT_FILES or nbytes > _MERGED_BYTES:
             groups.append([])
         groups[-1].append(one)
     return [group for group in groups if len(group) > 1 or group[0].segment.dropped]
@@ -618,3 +627,12 @@ def _made(name: str) -> float:
     if found is None:
         return float("inf")
     return datetime.strptime(found[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()
+
+
+def is_unicode(path: str) -> bool:
+    """Return whether a path is text: the names of local files may be any bytes."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
