@@ -33,7 +33,7 @@ from accel.ranges import Kind, ReadKey, Want
 from accel.reader.reader import Reader
 from accel.scanning.footer_prefetch import FooterPrefetcher
 from accel.store.client import Client
-from accel.store.tasks import Group
+from accel.store.tasks import Group, begin, see
 from accel.store.threads import WORK
 
 if TYPE_CHECKING:
@@ -232,15 +232,20 @@ class FileDescriber:
     ) -> AsyncGenerator[Sequence[tuple[str, FileHandle | AccelError]], None]:
         """Open files block by block; the next block is opened while the caller is busy with one."""
         blocks = [files[start : start + _BLOCK] for start in range(0, len(files), _BLOCK)]
-        async with asyncio.TaskGroup() as group:
-            ahead = group.create_task(self._open_some(blocks[0])) if blocks else None
-            for number in range(len(blocks)):
-                if ahead is None:
-                    return
+        if not blocks:
+            return
+        ahead = begin(self._open_some(blocks[0]))
+        # No group: closed at a `yield`, it would raise that instead of what its caller has raised.
+        try:
+            for block in blocks[1:]:
                 opened = await ahead
-                more = number + 1 < len(blocks)
-                ahead = group.create_task(self._open_some(blocks[number + 1])) if more else None
+                ahead = begin(self._open_some(block))
                 yield opened
+            yield await ahead
+        finally:
+            ahead.cancel()
+            await asyncio.wait((ahead,))
+            see(ahead)
 
     async def _open_some(
         self, files: Sequence[tuple[str, FileEntry]]

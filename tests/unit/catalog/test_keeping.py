@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
 import time
 from pathlib import Path
@@ -14,6 +16,7 @@ import accel
 from accel.ranges import ByteRange, Suffix
 from accel.store.range_store import Payload
 from accel.testing import DictStore, RecordingStore, write_file
+from accel.testing.stores import StoreWrapper
 
 
 def file(first: int, rows: int = 10) -> bytes:
@@ -304,3 +307,39 @@ def test_what_a_builder_that_was_killed_was_writing_goes(tmp_path: Path) -> None
     assert left() == {name for name, age in parts.items() if age == 60}
     assert all((index / name).exists() for name in others)
     assert accel.scan(tmp_path / "t", "x = 2", index=index, listing="index").to_table().num_rows == 1
+
+
+class _Hanging(StoreWrapper):
+    """Answers no request for files from a number on."""
+
+    def __init__(self, inner: DictStore, first: str) -> None:
+        super().__init__(inner)
+        self._first = first
+
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+        if path >= self._first:
+            await asyncio.sleep(60)
+        return await self.inner.read(path, want, if_match=if_match)
+
+
+def test_a_build_that_fails_leaves_no_request_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of the next block are being opened when one block fails: that ends with it, and not when somebody collects garbage."""
+    monkeypatch.setattr("accel.catalog.describer._BLOCK", 2)
+    files = {f"t/{at}.parquet": file(at) for at in range(6)}
+    recorded = RecordingStore(_Hanging(DictStore(files), "t/2.parquet"))
+    gc.collect()
+    gc.disable()
+    try:
+
+        def progress(done: int, total: int) -> None:
+            raise RuntimeError(f"{done} of {total}")
+
+        with pytest.raises(RuntimeError, match="2 of 6") as held:
+            accel.build_index("t/", to="memory://fails", store=recorded, progress=progress)
+        # The error holds the frames, so that nothing is closed because it is collected.
+        assert held.value.__traceback__ is not None
+        begun = {call.path: call.error for call in recorded.calls if call.path >= "t/2.parquet"}
+        assert begun == {"t/2.parquet": "CancelledError", "t/3.parquet": "CancelledError"}
+        assert recorded.in_flight == 0
+    finally:
+        gc.enable()
