@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from accel.cache.cache import Cache
-from accel.catalog.describing import BoundsTable, FilesTable
+from accel.catalog.describing import MOST_METADATA, BoundsTable, FilesTable
 from accel.catalog.head import CatalogHead, Segment, Table
 from accel.catalog.kind import CatalogIndex, IndexTableBuilder, TableRows
 from accel.catalog.kinds import indexes_of
@@ -43,7 +43,6 @@ __all__ = ["Described", "FileDescriber"]
 
 _BLOCK: Final = 256
 """Files opened at the same time."""
-_MOST_INDEX_BYTES: Final = MIB
 _READ_AHEAD: Final = 8
 """Files of which values are read at the same time, at most."""
 _RUN_SHARE: Final = 16
@@ -282,7 +281,7 @@ class FileDescriber:
         try:
             if handle is None:
                 handle, _ = await reader.open(file)
-            region = handle.index_region(_MOST_INDEX_BYTES)
+            region = handle.index_region(MOST_METADATA)
             if region is not None:
                 want = Want(ReadKey(Kind.OFFSET_INDEX), region)
                 client = self._client_for(file.root)

@@ -501,5 +501,8 @@ class CatalogPruner:
                 return file  # opened again in its turn, it says what is wrong
             current = handle.etag is not None and file.etag is not None and same_etag(handle.etag, file.etag)
             metrics = request.reader.metrics
+            if current:
+                # Which rows a page has is told by the page indexes of the catalog, which the cached handle may lack.
+                request.reader.opener.grow_tail(file, handle)
             rows = rows_of(verdict.hits, place.ordinal, handle, metrics=metrics) if current else None
         return file if rows is None else replace(file, facts=replace(file.facts, rows=rows))

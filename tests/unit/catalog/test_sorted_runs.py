@@ -134,6 +134,25 @@ def test_runs_are_merged_in_the_order_of_a_sort_in_memory(
     assert found.column("place").to_pylist() == pa.concat_tables(parts).sort_by(order)["place"].to_pylist()
 
 
+@pytest.mark.parametrize("run_bytes", [1, 2_000, 9_000, 1 << 30])
+@pytest.mark.parametrize("direction", ["ascending", "descending"])
+def test_rows_that_are_alike_stay_in_their_order(direction: str, run_bytes: int) -> None:
+    """Whatever the size of runs and of their blocks: values are few, and reach over many blocks."""
+    order = [("value", direction)]
+    makers = [MAKERS["few integers"], MAKERS["texts"], MAKERS["floats"], MAKERS["integers and nulls"]]
+    for make in makers:
+        parts, rows = [], 0
+        with SortedRuns(order, run_bytes=run_bytes) as runs:
+            for count in RNG.integers(0, 900, 9).tolist():
+                parts.append(
+                    pa.table([make(count), pa.array(range(rows, rows + count))], names=list(COLUMNS))
+                )
+                runs.add(parts[-1])
+                rows += count
+            found = pa.concat_tables(runs.sorted())
+        assert found["place"].to_pylist() == pa.concat_tables(parts).sort_by(order)["place"].to_pylist()
+
+
 def test_nothing_comes_of_nothing() -> None:
     with SortedRuns(ORDER) as runs:
         assert list(runs.sorted()) == []
