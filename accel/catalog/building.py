@@ -32,7 +32,8 @@ from accel.metrics import Metrics
 from accel.options import MIB, Options
 from accel.planning.file_entry import FileEntry
 from accel.store.client import Client
-from accel.store.range_store import is_weak
+from accel.store.local_store import is_unfinished
+from accel.store.range_store import ObjectEntry, is_weak
 from accel.store.threads import WORK
 from accel.tables.path_source import discover
 
@@ -174,6 +175,7 @@ class CatalogBuilder:
         snapshot = await self._drop_failed(failed, planned.replaced, snapshot)
         if not snapshot.head.complete:
             snapshot = await self._commit(_Change(completes=True), snapshot)
+        await self._remove_unfinished()
         return self._report(
             await self.compact_many(snapshot),
             added=len(planned.new) - len(failed),
@@ -298,7 +300,7 @@ class CatalogBuilder:
         orphans = {
             entry.path
             for entry in listed
-            if entry.path not in named and _made(entry.path) <= min(before, now - UNNAMED_SECONDS)
+            if entry.path not in named and _made(entry) <= min(before, now - UNNAMED_SECONDS)
         }
         for attempt in range(_ATTEMPTS):
             if not ripe:
@@ -316,6 +318,15 @@ class CatalogBuilder:
         for name in removed:
             await self._home.delete(name)
         return replace(self._report(snapshot), deleted=tuple(removed))
+
+    async def _remove_unfinished(self) -> None:
+        """Remove what builders that were killed were writing, unless it is so new that one may be writing it."""
+        if not self._home.leaves_unfinished:
+            return
+        before = time.time() - UNNAMED_SECONDS
+        for entry in await self._home.list_objects():
+            if is_unfinished(entry.path) and _made(entry) <= before:
+                await self._home.delete(entry.path)
 
     def _report(
         self,
@@ -621,9 +632,11 @@ def _renumbered(bounds: pa.Table, places: Int64s) -> pa.Table:
     return with_file_column(bounds.filter(pa.array(moved >= 0)), moved[moved >= 0])
 
 
-def _made(name: str) -> float:
-    """When an object of a segment was written, by its name; never for other objects."""
-    found = _STAMP.search(name)
+def _made(entry: ObjectEntry) -> float:
+    """When an object of a segment was written, by its name, and a file that was never finished; never for other objects."""
+    if entry.modified is not None and is_unfinished(entry.path):
+        return entry.modified
+    found = _STAMP.search(entry.path)
     if found is None:
         return float("inf")
     return datetime.strptime(found[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()

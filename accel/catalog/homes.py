@@ -33,6 +33,8 @@ class CatalogHome(Protocol):
     """The key of the catalog in caches: another for each catalog, and for the same one with other credentials."""
     in_store: bool
     """Whether paths are those of a store that the caller gave."""
+    leaves_unfinished: bool = False
+    """Whether a builder that is killed may leave files that it was writing, as `is_unfinished` tells them."""
 
     def is_in(self, directory: Location) -> bool:
         """Whether the home is that directory, which holds the files."""

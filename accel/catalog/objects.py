@@ -80,6 +80,7 @@ class ObjectHome(CatalogHome):
         self._head_bytes = head_bytes
         self.location = location
         self.in_store = in_store
+        self.leaves_unfinished = location.root == "file://"
         path = location.path.strip("/")
         self._directory = f"{path}/" if path else ""
         self._head = self._directory + HEAD_NAME

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -202,7 +203,7 @@ class FileStore:
             except OSError as error:
                 raise _translate(error, path) from error
             if stat.S_ISREG(found.st_mode):
-                entries.append(ObjectEntry(path, found.st_size, etag_of(found)))
+                entries.append(ObjectEntry(path, found.st_size, etag_of(found), found.st_mtime))
             identity = (found.st_dev, found.st_ino)
             if not stat.S_ISDIR(found.st_mode) or identity in above:
                 continue
@@ -214,6 +215,11 @@ class FileStore:
             pending.extend((f"{path}/{name}" if path else name, inside) for name in names)
         entries.sort(key=lambda entry: entry.path)
         return entries
+
+
+def is_unfinished(path: str) -> bool:
+    """Return whether a file has a name as `write_beside` gives it while it is written, and leaves it if the process is killed."""
+    return _UNFINISHED.fullmatch(path.rpartition("/")[2]) is not None
 
 
 def etag_of(found: os.stat_result) -> str:
@@ -289,6 +295,7 @@ def _lock_beside(target: str) -> Iterator[None]:
 
 
 _BLOCK = 8 * MIB
+_UNFINISHED = re.compile(r"\..*\.[0-9a-f]{16}\.part", re.DOTALL)
 _UNSUPPORTED = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from accel.ranges import Buffer, ByteRange, Suffix
@@ -73,6 +73,8 @@ class ObjectEntry:
     """Its bytes."""
     etag: str | None = None
     """As in `Payload`."""
+    modified: float | None = field(default=None, compare=False)
+    """When it was changed last, in seconds since 1970, where the listing tells: of local files."""
 
     def __post_init__(self) -> None:
         if self.etag is not None and version_of(self.etag) is None:
