@@ -56,6 +56,8 @@ class SortedRuns:
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self.spilled = 0
         """Bytes that were written to disk."""
+        self.num_rows = 0
+        """Rows that come out."""
 
     def __enter__(self) -> Self:
         return self
@@ -73,10 +75,14 @@ class SortedRuns:
             directory.cleanup()
 
     def add(self, rows: pa.Table) -> None:
-        """Add rows, all of one schema. Of rows in different calls that are equal all may come out."""
+        """Add rows, all of one schema. Rows in different calls that are equal all come out."""
         # What is sorted in small parts is merged in half the time that the whole takes to be sorted.
-        self._waiting.append(rows.sort_by(self._order))
-        self._bytes += rows.nbytes
+        ordered = rows.sort_by(self._order)
+        if ordered.column_names == [name for name, _ in self._order]:
+            ordered = _distinct(ordered.combine_chunks())
+        self._waiting.append(ordered)
+        self.num_rows += len(ordered)
+        self._bytes += ordered.nbytes
         if self._bytes > self.run_bytes:
             self._spill()
 
@@ -118,8 +124,7 @@ class SortedRuns:
     def _sort_waiting(self) -> pa.Table:
         together = pa.concat_tables(self._waiting)
         self._waiting, self._bytes = [], 0
-        ordered = together.sort_by(self._order).combine_chunks()
-        return _distinct(ordered) if together.column_names == [name for name, _ in self._order] else ordered
+        return together.sort_by(self._order).combine_chunks()
 
     def _spill(self) -> None:
         table = self._sort_waiting()
