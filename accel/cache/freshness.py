@@ -18,7 +18,7 @@ from cachetools import LRUCache
 
 from accel.cache.cache import Cache
 from accel.cache.cache_key import file_key, version_key
-from accel.errors import StoreError
+from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.options import MIB
 from accel.planning.file_entry import FileEntry
@@ -34,7 +34,15 @@ if TYPE_CHECKING:
     from accel.cache.disk import Disk, StoredMetadata
     from accel.cache.shared import SharedEntry, SharedTier
 
-__all__ = ["PART_BYTES", "MetadataFreshness", "note_written", "put_object", "recorded", "written_since"]
+__all__ = [
+    "PART_BYTES",
+    "MetadataFreshness",
+    "note_written",
+    "put_object",
+    "recorded",
+    "swap_object",
+    "written_since",
+]
 
 T = TypeVar("T")
 
@@ -411,6 +419,48 @@ async def put_object(
             await writer.write(path, parts, size=size, if_match=if_match)
     finally:
         note_written(client.root, path)
+
+
+async def swap_object(client: Client, path: str, data: bytes, *, if_match: str | None) -> None:
+    """Put a small object in the place of a certain version, or of none, and again where the store fails for a moment.
+
+    An attempt may have been made though its answer was lost, which is noticed by the bytes: if two callers put the same, both have.
+
+    Raises
+    ------
+    ObjectChangedError
+        The store holds another version.
+    StoreError
+        The store cannot be written to, or failed too often; either version may be stored then.
+    """
+    failures = 0
+    while True:
+        try:
+            await put_object(
+                client, path, parts=_once(data), size=len(data), if_match=if_match, if_absent=if_match is None
+            )
+        except ObjectChangedError:
+            if failures and await _holds(client, path, data):
+                return
+            raise
+        except StoreError as error:
+            failures += 1
+            failure = error
+        else:
+            return
+        await client.retry.wait(failures, failure)
+
+
+async def _once(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+async def _holds(client: Client, path: str, data: bytes) -> bool:
+    try:
+        tail = await client.read_tail(path, len(data) + 1, metrics=Metrics())
+    except ObjectNotFoundError:
+        return False
+    return bytes(tail.data) == data
 
 
 def recorded(steps: Steps[FileHandle], answers: list[Stash | Tail]) -> Steps[FileHandle]:
