@@ -40,6 +40,7 @@ __all__ = [
     "note_written",
     "put_object",
     "recorded",
+    "swap_bytes",
     "swap_object",
     "written_since",
 ]
@@ -421,10 +422,19 @@ async def put_object(
         note_written(client.root, path)
 
 
-async def swap_object(client: Client, path: str, data: bytes, *, if_match: str | None) -> None:
-    """Put a small object in the place of a certain version, or of none, and again where the store fails for a moment.
+async def swap_object(
+    client: Client,
+    path: str,
+    *,
+    parts: Callable[[], AsyncIterator[bytes]],
+    size: int,
+    ending: bytes,
+    if_match: str | None,
+) -> None:
+    """Put an object in the place of a certain version, or of none, and again where the store fails for a moment.
 
-    An attempt may have been made though its answer was lost, which is noticed by the bytes: if two callers put the same, both have.
+    An attempt may have been made though its answer was lost. That is noticed by the size and the last bytes, `ending`: if two
+    callers put the same, both have.
 
     Raises
     ------
@@ -437,10 +447,10 @@ async def swap_object(client: Client, path: str, data: bytes, *, if_match: str |
     while True:
         try:
             await put_object(
-                client, path, parts=_once(data), size=len(data), if_match=if_match, if_absent=if_match is None
+                client, path, parts=parts(), size=size, if_match=if_match, if_absent=if_match is None
             )
         except ObjectChangedError:
-            if failures and await _holds(client, path, data):
+            if failures and await _ends_with(client, path, size, ending):
                 return
             raise
         except StoreError as error:
@@ -451,16 +461,21 @@ async def swap_object(client: Client, path: str, data: bytes, *, if_match: str |
         await client.retry.wait(failures, failure)
 
 
-async def _once(data: bytes) -> AsyncIterator[bytes]:
-    yield data
+async def swap_bytes(client: Client, path: str, data: bytes, *, if_match: str | None) -> None:
+    """Put a small object as `swap_object` does."""
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield data
+
+    await swap_object(client, path, parts=parts, size=len(data), ending=data, if_match=if_match)
 
 
-async def _holds(client: Client, path: str, data: bytes) -> bool:
+async def _ends_with(client: Client, path: str, size: int, ending: bytes) -> bool:
     try:
-        tail = await client.read_tail(path, len(data) + 1, metrics=Metrics())
+        tail = await client.read_tail(path, len(ending), metrics=Metrics())
     except ObjectNotFoundError:
         return False
-    return bytes(tail.data) == data
+    return tail.size == size and bytes(tail.data) == ending
 
 
 def recorded(steps: Steps[FileHandle], answers: list[Stash | Tail]) -> Steps[FileHandle]:

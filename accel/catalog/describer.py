@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import functools
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -33,7 +33,8 @@ from accel.ranges import Kind, ReadKey, Want
 from accel.reader.reader import Reader
 from accel.scanning.footer_prefetch import FooterPrefetcher
 from accel.store.client import Client
-from accel.store.tasks import Group
+from accel.store.request_errors import foremost
+from accel.store.tasks import Group, begin, see
 from accel.store.threads import WORK
 
 if TYPE_CHECKING:
@@ -123,15 +124,16 @@ class FileDescriber:
 
         entries = dict(files)
         try:
-            async with contextlib.aclosing(self._open_blocks(files)) as blocks:
-                async for opened in blocks:
-                    added = await WORK.run(add, opened)
-                    if indexes:
-                        await self._add_files(
-                            indexes, [(at, entries[path], handle) for at, path, handle in added]
-                        )
-                    if on_files is not None:
-                        on_files(len(opened))
+            with _one_error():
+                async with contextlib.aclosing(self._open_blocks(files)) as blocks:
+                    async for opened in blocks:
+                        added = await WORK.run(add, opened)
+                        if indexes:
+                            await self._add_files(
+                                indexes, [(at, entries[path], handle) for at, path, handle in added]
+                            )
+                        if on_files is not None:
+                            on_files(len(opened))
             if not len(rows):
                 return Described(failed=failed)
             tables = {
@@ -231,15 +233,21 @@ class FileDescriber:
     ) -> AsyncGenerator[Sequence[tuple[str, FileHandle | AccelError]], None]:
         """Open files block by block; the next block is opened while the caller is busy with one."""
         blocks = [files[start : start + _BLOCK] for start in range(0, len(files), _BLOCK)]
-        async with asyncio.TaskGroup() as group:
-            ahead = group.create_task(self._open_some(blocks[0])) if blocks else None
+        # No task group: one that is closed at a yield raises a group of exceptions in place of the caller's error.
+        ahead = begin(self._open_some(blocks[0])) if blocks else None
+        try:
             for number in range(len(blocks)):
                 if ahead is None:
                     return
                 opened = await ahead
                 more = number + 1 < len(blocks)
-                ahead = group.create_task(self._open_some(blocks[number + 1])) if more else None
+                ahead = begin(self._open_some(blocks[number + 1])) if more else None
                 yield opened
+        finally:
+            if ahead is not None:
+                ahead.cancel()
+                await asyncio.wait((ahead,))
+                see(ahead)
 
     async def _open_some(
         self, files: Sequence[tuple[str, FileEntry]]
@@ -289,6 +297,18 @@ class FileDescriber:
         except AccelError as error:
             return error
         return handle
+
+
+@contextlib.contextmanager
+def _one_error() -> Iterator[None]:
+    """Raise the error that the tasks of a group failed with in place of the group."""
+    try:
+        yield
+    except BaseExceptionGroup as failures:
+        failure = foremost(failures)
+    else:
+        return
+    raise failure
 
 
 _Values = Mapping[tuple[str, ...], pa.ChunkedArray | None]

@@ -18,7 +18,7 @@ from typing import BinaryIO, Final
 
 from accel.cache.cache import Cache
 from accel.cache.cache_key import CacheKey, Entry
-from accel.cache.freshness import PART_BYTES, put_object, swap_object, written_since
+from accel.cache.freshness import PART_BYTES, put_object, swap_bytes, written_since
 from accel.catalog.head import HEAD_NAME, CatalogHead, Segment, SegmentObject
 from accel.catalog.homes import CatalogHome
 from accel.catalog.kind import TableRows
@@ -206,7 +206,7 @@ class ObjectHome(CatalogHome):
         if instead_of is not None and instead_of.etag is None:
             raise StoreError("the store gives no etag, so a commit could undo another", path=str(self))
         etag = None if instead_of is None else instead_of.etag
-        await swap_object(self._client, self._head, data, if_match=etag)
+        await swap_bytes(self._client, self._head, data, if_match=etag)
 
     async def put_segment(
         self,

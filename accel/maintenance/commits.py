@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from accel.cache.freshness import swap_object
+from accel.cache.freshness import swap_bytes
 from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.metrics import Metrics
 from accel.options import MIB
@@ -315,12 +315,12 @@ class DirectoryCommit:
         data = journal.encode()
         try:
             if instead_of is None:
-                await swap_object(self._client, self._path, data, if_match=None)
+                await swap_bytes(self._client, self._path, data, if_match=None)
             else:
                 etag = instead_of.etag
                 if etag is None or is_weak(etag):
                     raise StoreError("the store gives no strong etag, by which to commit", path=self._name)
-                await swap_object(self._client, self._path, data, if_match=etag)
+                await swap_bytes(self._client, self._path, data, if_match=etag)
         except ObjectChangedError as error:
             raise ObjectChangedError(
                 "another job began in this directory: this one changes nothing",

@@ -9,7 +9,8 @@ import pytest
 
 import accel
 from accel.errors import ObjectChangedError, StoreError
-from accel.testing import DictStore, write_file
+from accel.ranges import Suffix
+from accel.testing import Attempt, DictStore, Fault, FaultStore, Status, write_file
 
 OPTIONS = accel.Options(max_attempts=4, backoff_base=0.001)
 
@@ -78,3 +79,30 @@ def test_somebody_else_was_sooner() -> None:
     with pytest.raises(ObjectChangedError, match="another job began"):
         accel.optimize("t", sort_by="id", store=store, options=OPTIONS)
     assert store.objects["t/_accel/optimize.json"] == b"{}"
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["refused", "made, and the answer lost"])
+def test_a_file_that_is_replaced_by_itself(lost: bool) -> None:
+    store = filled(2, lost=lost)
+    before = accel.scan("t/", store=store, cache=None).to_table()
+    report = accel.embed_files("t", indexes={"id": "distinct"}, store=store, options=OPTIONS)
+    assert (report.embedded, report.skipped, report.failed) == (2, 0, {})
+    assert accel.embed_files("t", indexes={"id": "distinct"}, store=store, options=OPTIONS).skipped == 2
+    assert accel.scan("t/", store=store, cache=None).to_table().equals(before)
+
+
+@pytest.mark.parametrize("where", ["footer", "data"])
+def test_an_index_of_files_that_cannot_be_read_now(where: str) -> None:
+    """One error of one file, and no group of them."""
+    store = filled(0, lost=False)
+    store.put("t/1.parquet", write_file(pa.table({"id": list(range(20_000))})))
+
+    def script(attempt: Attempt) -> Fault | None:
+        is_tail = isinstance(attempt.want, Suffix)
+        return Status(503) if attempt.path == "t/1.parquet" and is_tail == (where == "footer") else None
+
+    options = accel.Options(max_attempts=2, backoff_base=0.001, tail_hint=4_096)
+    with pytest.raises(StoreError, match=r"t/1\.parquet: .* 503, 2 times"):
+        accel.build_index(
+            "t", store=FaultStore(store, script), to="memory://swaps", indexes={"id": "keys"}, options=options
+        )
