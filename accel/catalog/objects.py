@@ -18,7 +18,7 @@ from typing import BinaryIO, Final
 
 from accel.cache.cache import Cache
 from accel.cache.cache_key import CacheKey, Entry
-from accel.cache.freshness import PART_BYTES, put_object, written_since
+from accel.cache.freshness import PART_BYTES, put_object, swap_bytes, written_since
 from accel.catalog.head import HEAD_NAME, CatalogHead, Segment, SegmentObject
 from accel.catalog.homes import CatalogHome
 from accel.catalog.kind import TableRows
@@ -218,14 +218,10 @@ class ObjectHome(CatalogHome):
             The store cannot be written to, or failed.
         """
         data = _within_limit(head, self._head_bytes).encode()
-        if instead_of is None:
-            await put_object(self._client, self._head, parts=_parts(data), size=len(data), if_absent=True)
-            return
-        if instead_of.etag is None:
+        if instead_of is not None and instead_of.etag is None:
             raise StoreError("the store gives no etag, so a commit could undo another", path=str(self))
-        await put_object(
-            self._client, self._head, parts=_parts(data), size=len(data), if_match=instead_of.etag
-        )
+        etag = None if instead_of is None else instead_of.etag
+        await swap_bytes(self._client, self._head, data, if_match=etag)
 
     async def put_segment(
         self,
@@ -308,11 +304,6 @@ def _within_limit(head: CatalogHead, most: int) -> CatalogHead:
         }
         segments.append(replace(segment, objects=objects))
     return replace(head, segments=tuple(segments))
-
-
-async def _parts(data: bytes) -> AsyncIterator[bytes]:
-    for start in range(0, len(data), PART_BYTES):
-        yield data[start : start + PART_BYTES]
 
 
 async def _parts_of(file: BinaryIO) -> AsyncIterator[bytes]:
