@@ -183,6 +183,9 @@ class ResolvedSource:
                 # The names of a selection are looked for among all files.
                 others = [file async for after in self._blocks for file in after.files]
                 block = replace(block, files=(*block.files, *others), more=False)
+            elif not block.more:
+                # A generator that is not run to its end leaves the event loop a task to close it.
+                await anext(self._blocks, None)
             several = block.more or len(block.files) > 1
             if not block.listed:
                 self.reader.opener.freshness.note_listing(-math.inf)
