@@ -27,6 +27,8 @@ _START_SECONDS = 90.0
 _END_SECONDS = 20.0
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _PROC = pathlib.Path("/proc")
+_QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Of a JVM that lives for a minute and computes little."""
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
@@ -94,6 +96,8 @@ class SparkCluster:
             "spark.master": self.url,
             "spark.executor.memory": "512m",
             "spark.executor.cores": "1",
+            "spark.executor.extraJavaOptions": _QUICK_START,
+            "spark.driver.extraJavaOptions": _QUICK_START,
             "spark.driver.memory": "512m",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
@@ -174,6 +178,8 @@ class SparkCluster:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(self.folder / f"{name}-local"),
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": _QUICK_START,
+            "SPARK_LAUNCHER_OPTS": _QUICK_START,
         }
         return _Guarded(
             [str(home / "bin" / "spark-class"), main, *arguments], settings, self.folder / f"{name}.log"
