@@ -94,6 +94,9 @@ class SparkCluster:
         """Return the settings of a session on this cluster: executors of one core and half a gigabyte."""
         return {
             "spark.master": self.url,
+            "spark.cores.max": str(self._size),
+            # Otherwise the first tasks may all run on the worker that is ready first.
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
             "spark.executor.memory": "512m",
             "spark.executor.cores": "1",
             "spark.executor.extraJavaOptions": _QUICK_START,
