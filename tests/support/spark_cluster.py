@@ -155,6 +155,10 @@ class SparkCluster:
         """Kill a worker with its executors and all else that runs there, as a machine that is lost."""
         _kill_session(self.worker(number))
 
+    def kill(self, pid: int) -> None:
+        """Kill one process, of which `executors` or `python_workers` have told."""
+        _kill(pid)
+
     def kill_executors(self, number: int) -> int:
         """Kill the executors of a worker, which starts them anew, and return how many they were."""
         found = self.executors(number)
