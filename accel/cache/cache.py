@@ -218,6 +218,11 @@ class Cache:
             self._shared_url,
         )
 
+    @property
+    def outlives_process(self) -> bool:
+        """Whether it has a directory or a server."""
+        return self.disk is not None or self._shared_url is not None
+
     def disk_for(self, token: str) -> Disk | None:
         """Return the disk, for a client whose token means the same in every process; else None."""
         return self._disk if lasts(token) else None

@@ -355,7 +355,7 @@ class CatalogPruner:
             # All that follows waits for it.
             reader.round_trips += opening
             own = frozenset(handle.arrow_schema.names)
-            schema = self._spec.schema or request.reader.opener.schema_of(handle)
+            schema = self._spec.schema or request.reader.opener.data_set_schema(handle)
         constant = frozenset(name for name in partition_schema.names if name not in own)
         extra = [f for f in partition_schema if f.name in constant and f.name not in schema.names]
         try:

@@ -297,7 +297,7 @@ class ResolvedSource:
             self.counts.opening_trips = max(self.counts.opening_trips, trips)
             own = handle.arrow_schema.names
             if schema is None:
-                schema = self._settled_by = self.reader.opener.schema_of(handle)
+                schema = self._settled_by = self.reader.opener.data_set_schema(handle)
                 if spec.by_position and spec.columns is None:
                     self.first_names = list(own)
         # A schema given by the caller may name partition columns, and then types and places them.
@@ -406,7 +406,7 @@ class ResolvedSource:
         Raises ObjectChangedError where other files are read by the question of before.
         """
         by = self._settled_by
-        if by is None or self.reader.opener.schema_of(handle).equals(by):
+        if by is None or self.reader.opener.data_set_schema(handle).equals(by):
             return
         if not self._is_single(await self.first_block()):
             raise ObjectChangedError(

@@ -92,7 +92,8 @@ def read(
         `accel.spark.metrics` names it in `warnings`. A file that was replaced fails the job either way.
     store, storage_options, cache, options
         As for `accel.scan`. `storage_options`, `options`, `store` and `cache=None` travel to the executors in the pickled
-        function, never in the tasks; without `storage_options` each executor uses its own environment.
+        function, never in the tasks; without `storage_options` each executor uses its own environment. Of a cache with a
+        directory or a server the settings travel: the workers of a machine share the directory, all workers the server.
     credentials : str, optional
         A function that returns storage options, by its name, `"package.module:function"`: the driver and each executor
         import and call it, and no secret travels.

@@ -27,6 +27,8 @@ _START_SECONDS = 90.0
 _END_SECONDS = 20.0
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _PROC = pathlib.Path("/proc")
+_QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Of a JVM that lives for a minute and computes little."""
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
@@ -92,8 +94,13 @@ class SparkCluster:
         """Return the settings of a session on this cluster: executors of one core and half a gigabyte."""
         return {
             "spark.master": self.url,
+            "spark.cores.max": str(self._size),
+            # Otherwise the first tasks may all run on the worker that is ready first.
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
             "spark.executor.memory": "512m",
             "spark.executor.cores": "1",
+            "spark.executor.extraJavaOptions": _QUICK_START,
+            "spark.driver.extraJavaOptions": _QUICK_START,
             "spark.driver.memory": "512m",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
@@ -148,6 +155,10 @@ class SparkCluster:
         """Kill a worker with its executors and all else that runs there, as a machine that is lost."""
         _kill_session(self.worker(number))
 
+    def kill(self, pid: int) -> None:
+        """Kill one process, of which `executors` or `python_workers` have told."""
+        _kill(pid)
+
     def kill_executors(self, number: int) -> int:
         """Kill the executors of a worker, which starts them anew, and return how many they were."""
         found = self.executors(number)
@@ -176,6 +187,8 @@ class SparkCluster:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(self.folder / f"{name}-local"),
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": _QUICK_START,
+            "SPARK_LAUNCHER_OPTS": _QUICK_START,
         }
         return _Guarded(
             [str(home / "bin" / "spark-class"), main, *arguments], settings, self.folder / f"{name}.log"
