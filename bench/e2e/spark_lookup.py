@@ -22,12 +22,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from obstore.store import S3Store
 
 import accel
 from bench.latency.lookups import print_rows
 from bench.network import BUCKET, Network, slow_network
-from bench.peers.spark import Spark
+from bench.peers.spark import make_session
 
 _FOLDER = "orders"
 _RUNS = 20
@@ -39,7 +38,6 @@ def put_table(network: Network, *, rows: int, files: int) -> None:
     rng = np.random.default_rng(1)
     texts = pa.array([f"{number:016x}" for number in rng.integers(0, 1 << 60, 1000)])
     share = rows // files
-    store = S3Store(BUCKET, **{**network.storage_options, "allow_http": True})  # type: ignore[arg-type]
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "part.parquet")
         for number in range(files):
@@ -51,8 +49,7 @@ def put_table(network: Network, *, rows: int, files: int) -> None:
                 }
             )
             pq.write_table(table, path, write_page_index=True, max_rows_per_page=_PAGE_ROWS)
-            store.put(f"{_FOLDER}/{number:04d}.parquet", path)
-    network.read(f"{_FOLDER}/{number:04d}.parquet" for number in range(files))
+            network.put(f"{_FOLDER}/{number:04d}.parquet", path)
 
 
 def keys_of(kind: str, *, keys: int, rows: int) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -78,11 +75,7 @@ def main() -> None:
     with slow_network() as network:
         put_table(network, rows=given.rows, files=given.files)
         os.environ["PYSPARK_PYTHON"] = sys.executable
-        kind_of_peer: type[Any] = Spark
-        peer = kind_of_peer()
-        peer.open(network.endpoint)
-        spark = peer.session
-        spark.conf.set("spark.sql.adaptive.enabled", "true")  # as it is by default
+        spark = make_session(network.endpoint, {})
         own = spark.read.parquet(f"s3a://{BUCKET}/{_FOLDER}")
         for kind in ("in runs", "anywhere"):
             ids = keys_of(kind, keys=given.keys, rows=given.rows)
