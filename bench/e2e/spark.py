@@ -19,16 +19,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import accel
-from bench.e2e import spark_queries
+from bench.e2e import spark_lookup, spark_queries, spark_rewrite, spark_scans
 from bench.e2e.figures import Figure, print_figures
-from bench.e2e.spark_measuring import Bench, Measured
+from bench.e2e.spark_measuring import Bench, Found, Measured
 from bench.latency.lookups import print_rows
 from bench.network import slow_network
 from bench.peers.spark import make_session, stop_session
 
-CASES: dict[str, Callable[[Bench], tuple[list[Measured], list[Figure]]]] = {
+CASES: dict[str, Callable[[Bench], Found]] = {
     "one": spark_queries.one_file,
     "many": spark_queries.many_files,
+    "lookup": spark_lookup.lookup_join,
+    "scan": spark_scans.full_scan,
+    "small": spark_scans.small_files,
+    "empty": spark_scans.empty_tasks,
+    "optimize": spark_rewrite.optimize,
 }
 
 
@@ -37,6 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--quick", action="store_true", help="small data, few turns")
     parser.add_argument("--times", type=int, help="turns of each case that count")
+    parser.add_argument("--stream", choices=("analytics", "classic"), default="analytics", help="S3A's")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there, too")
     parser.add_argument("cases", nargs="*", help=f"some of {' '.join(CASES)}")
     given = parser.parse_args()
@@ -47,7 +53,7 @@ def main() -> None:
     measured: list[Measured] = []
     figures: list[Figure] = []
     with slow_network() as network:
-        spark = make_session(network.endpoint, {}, master="local[2]")
+        spark = make_session(network.endpoint, {}, master="local[2]", stream=given.stream)
         try:
             accel.spark.register(spark, pushdown=True)
             bench = Bench(network, spark, given.quick, given.times or (2 if given.quick else 7))

@@ -6,16 +6,16 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from bench.e2e.figures import Figure
 from bench.network import Network
 
-__all__ = ["SPARK", "Bench", "Measured", "ratio"]
+__all__ = ["SPARK", "Bench", "Found", "Measured", "Side", "ratio"]
 
 SPARK = "Spark"
 """The name of the side that the others are compared with."""
-_UNMEASURED = 2
+UNMEASURED = 2
 """Turns before those that count: the JVM compiles, the Python workers import."""
 
 
@@ -45,8 +45,10 @@ class Measured:
         }
 
 
-Side = Callable[[int], Any]
+Side: TypeAlias = Callable[[int], Any]
 """Answers the question of one turn; the same turn asks the same of every side."""
+Found: TypeAlias = tuple[list[Measured], list[Figure]]
+"""What a case measured, and what of it has a target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class Bench:
         of: Callable[[Any], Any] = lambda answer: answer,
         rows: Callable[[Any], int] = len,
         times: int | None = None,
+        unmeasured: int = UNMEASURED,
     ) -> dict[str, Measured]:
         """Ask all sides in turn.
 
@@ -84,7 +87,7 @@ class Bench:
         rows : function
             The rows of what is compared.
         times : int, optional
-            The turns that count.
+            The turns that count, after those that are `unmeasured`.
 
         Raises
         ------
@@ -95,13 +98,13 @@ class Bench:
         passed: dict[str, list[Any]] = {name: [] for name in sides}
         count = 0
         times = times or self.times
-        for turn in range(-_UNMEASURED, times):
+        for turn in range(-unmeasured, times):
             answers = {}
             # Each side goes first in every other turn.
             for name in list(sides) if turn % 2 else reversed(list(sides)):
                 self.network.begin()
                 started = time.perf_counter()
-                answer = sides[name](turn + _UNMEASURED)
+                answer = sides[name](turn + unmeasured)
                 took = time.perf_counter() - started
                 traffic = self.network.end()
                 answers[name] = of(answer)

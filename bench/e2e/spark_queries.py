@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import accel
 from bench.data import generated
 from bench.e2e.catalog_network import upload_folder
-from bench.e2e.figures import Figure
-from bench.e2e.spark_measuring import SPARK, Bench, Measured, ratio
+from bench.e2e.spark_measuring import SPARK, Bench, Found, Side, ratio
 from bench.network import BUCKET
 
 __all__ = ["many_files", "one_file"]
@@ -17,8 +15,6 @@ __all__ = ["many_files", "one_file"]
 _COLUMNS = "key, ts, category, value, name"
 _FORMAT = 'accel, format("accel")'
 _READ = "accel.spark.read"
-
-Found = tuple[list[Measured], list[Figure]]
 
 
 def _sorted_rows(table: Any) -> list[tuple[object, ...]]:
@@ -52,7 +48,7 @@ def one_file(bench: Bench) -> Found:
         _view(bench, "one_by_accel", f"s3://{BUCKET}/{key}")
         return _ask(bench, "one_by_accel", of_turn(turn))
 
-    sides: dict[str, Callable[[int], Any]] = {
+    sides: dict[str, Side] = {
         SPARK: lambda turn: _ask(bench, "one_by_spark", of_turn(turn)),
         _FORMAT: by_format,
         _READ: lambda turn: accel.spark.read(
@@ -88,7 +84,7 @@ def many_files(bench: Bench) -> Found:
         _view(bench, "many_by_accel", f"s3://{BUCKET}/{name}", index=index, listing="index")
         return _ask(bench, "many_by_accel", of_turn(turn))
 
-    sides: dict[str, Callable[[int], Any]] = {
+    sides: dict[str, Side] = {
         SPARK: lambda turn: _ask(bench, "many_by_spark", of_turn(turn)),
         _FORMAT: by_format,
         _READ: lambda turn: accel.spark.read(

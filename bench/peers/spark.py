@@ -69,8 +69,16 @@ def _jars() -> pathlib.Path:
     return folder / "jars"
 
 
-def make_session(endpoint: Endpoint, settings: Mapping[str, str], *, master: str = "local[*]") -> Any:
-    """A session that reads `s3a://` URLs, in UTC; `settings` are Spark's own, besides those of this module."""
+def make_session(
+    endpoint: Endpoint, settings: Mapping[str, str], *, master: str = "local[*]", stream: str = "analytics"
+) -> Any:
+    """A session that reads `s3a://` URLs, in UTC; `settings` are Spark's own, besides those of this module.
+
+    Parameters
+    ----------
+    stream : {"analytics", "classic"}
+        S3A's input stream; both take vectored reads.
+    """
     jars = _jars()
     from pyspark.sql import SparkSession
 
@@ -82,7 +90,7 @@ def make_session(endpoint: Endpoint, settings: Mapping[str, str], *, master: str
         "aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
         "path.style.access": "true",
         "connection.ssl.enabled": str(endpoint.url.startswith("https:")).lower(),
-        "input.stream.type": "analytics",
+        "input.stream.type": stream,
     }
     every = {
         "spark.driver.bindAddress": "127.0.0.1",
