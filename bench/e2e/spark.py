@@ -56,7 +56,7 @@ def main() -> None:
         spark = make_session(network.endpoint, {}, master="local[2]", stream=given.stream)
         try:
             accel.spark.register(spark, pushdown=True)
-            bench = Bench(network, spark, given.quick, given.times or (2 if given.quick else 7))
+            bench = Bench(network, spark, given.quick, given.times or (2 if given.quick else 5))
             for case in given.cases or CASES:
                 begun = time.monotonic()
                 sides, verdicts = CASES[case](bench)

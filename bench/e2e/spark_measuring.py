@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -99,18 +100,21 @@ class Bench:
         count = 0
         times = times or self.times
         for turn in range(-unmeasured, times):
-            answers = {}
+            answers, last = {}, {}
             # Each side goes first in every other turn.
             for name in list(sides) if turn % 2 else reversed(list(sides)):
                 self.network.begin()
                 started = time.perf_counter()
                 answer = sides[name](turn + unmeasured)
-                took = time.perf_counter() - started
+                took = last[name] = time.perf_counter() - started
                 traffic = self.network.end()
                 answers[name] = of(answer)
                 if turn >= 0:
                     seconds[name].append(took)
                     passed[name].append(traffic)
+            print(
+                case, turn, {name: round(took, 2) for name, took in last.items()}, file=sys.stderr, flush=True
+            )
             first, *others = answers.values()
             if any(other != first for other in others):
                 raise AssertionError(f"{case}: the answers differ: {str(answers)[:2000]}")
