@@ -35,7 +35,7 @@ class CatalogHome(Protocol):
     """Whether paths are those of a store that the caller gave."""
 
     def is_in(self, directory: Location) -> bool:
-        """Whether the home is that directory, which holds the files."""
+        """Whether the home lies where a scan of that directory would take it for files."""
         ...
 
     def base(self, head: CatalogHead) -> tuple[str, str]:
