@@ -18,11 +18,10 @@ import pyarrow as pa
 from accel.cache.cache import Cache
 from accel.catalog.describing import MOST_METADATA, BoundsTable, FilesTable
 from accel.catalog.head import CatalogHead, Segment, Table
-from accel.catalog.kind import CatalogIndex, IndexTableBuilder
+from accel.catalog.kind import CatalogIndex, IndexTableBuilder, TableRows
 from accel.catalog.kinds import indexes_of
 from accel.catalog.object_tables import read_file
 from accel.catalog.sorted_runs import RUN_BYTES
-from accel.catalog.table_files import Rows
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.options import MIB, Options
@@ -103,7 +102,7 @@ class FileDescriber:
         home : CatalogHome
             Where the segment is written.
         on_files : callable, optional
-            Is told the number of files that have been read since the last call.
+            Called with the number of files that have been read since the last call.
         """
         rows, bounds = FilesTable(), BoundsTable(head.columns)
         indexes = [(index, index.builder()) for index in indexes_of(head.indexes)]
@@ -142,9 +141,9 @@ class FileDescriber:
             left = len(files) - seen
             if not len(rows):
                 return Described(failed=failed, left=left)
-            tables: dict[str, Rows] = {
-                Table.FILES: await WORK.run(rows.finish),
-                Table.BOUNDS: await WORK.run(bounds.finish),
+            tables = {
+                Table.FILES: TableRows.of(await WORK.run(rows.finish)),
+                Table.BOUNDS: TableRows.of(await WORK.run(bounds.finish)),
             }
             uncovered = {}
             for index, builder in indexes:

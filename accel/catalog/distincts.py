@@ -89,7 +89,7 @@ class Distincts(RowwiseIndex):
 
 
 def _files(rows: Bools, files: Int64s, covered: Bools) -> Bools:
-    """Files that have one of some rows, or of which nothing is told."""
+    """Files that have one of some rows, or that the table does not cover."""
     out = ~covered
     out[files[rows]] = True
     return out

@@ -37,7 +37,7 @@ SHARE_SCHEMA = pa.schema(
         pa.field("etag", pa.list_(pa.string())),
     ]
 )
-"""The columns of shares, a row for each: its number, and how many there are. `head` is that of an index without segments: it tells what to describe."""
+"""The columns of shares, a row for each: its number, and how many there are. `head` is that of an index without segments: it says what to describe."""
 
 DESCRIBED_SCHEMA = pa.schema(
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
 import time
 from pathlib import Path
@@ -16,6 +18,7 @@ from accel.catalog.shares import commit_shares, describe_shares, plan_shares
 from accel.ranges import ByteRange, Suffix
 from accel.store.range_store import Payload
 from accel.testing import Attempt, DictStore, FaultStore, RecordingStore, Status, write_file
+from accel.testing.stores import StoreWrapper
 
 
 def file(first: int, rows: int = 10) -> bytes:
@@ -346,11 +349,80 @@ def test_vacuum_leaves_what_a_builder_may_be_about_to_name(tmp_path: Path) -> No
     index = tmp_path / "t" / "_accel"
     before = {path.name for path in index.iterdir()}
     young, old, older = (_object_name("files", age) for age in (60, 3700, 90_000))
-    # A builder that was killed while it wrote leaves a hidden file.
-    parts = [f".{name}.0123456789abcdef.part" for name in (young, older)]
-    for name in (young, old, older, *parts):
+    for name in (young, old, older):
         (index / name).write_bytes(b"whatever")
-    assert set(accel.vacuum_index(index).deleted) == {older, parts[1]}
+    assert accel.vacuum_index(index).deleted == (older,)
     assert accel.vacuum_index(index, grace=0).deleted == (old,)
-    assert {path.name for path in index.iterdir()} == {*before, young, parts[0]}
+    assert {path.name for path in index.iterdir()} == {*before, young}
     assert accel.scan(tmp_path / "t", "x = 2", index=index, listing="index").to_table().num_rows == 1
+
+
+def test_what_a_builder_that_was_killed_was_writing_goes(tmp_path: Path) -> None:
+    """The head, or an object, in a hidden file beside it: by vacuum after the grace time, by the next builder after an hour."""
+    (tmp_path / "t").mkdir()
+    accel.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "t" / "1.parquet")
+    accel.build_index(tmp_path / "t")
+    index = tmp_path / "t" / "_accel"
+    before = {path.name for path in index.iterdir()}
+    ages = {"young": 60, "old": 3700, "older": 90_000}
+    parts = {
+        f".{name}.{at:016x}.part": age
+        for name in ("head", _object_name("files", 0))
+        for at, age in enumerate(ages.values())
+    }
+    others = (".mine.part", ".head.0123456789abcdef.part.txt", "head.0123456789abcdef.part")
+
+    def leave() -> None:
+        for name, age in {**parts, **dict.fromkeys(others, 90_000)}.items():
+            (index / name).write_bytes(b"whatever")
+            os.utime(index / name, (time.time() - age,) * 2)
+
+    def left() -> set[str]:
+        return {path.name for path in index.iterdir()} - before - set(others)
+
+    leave()
+    assert set(accel.vacuum_index(index).deleted) == {name for name, age in parts.items() if age == 90_000}
+    assert left() == {name for name, age in parts.items() if age < 90_000}
+    accel.refresh_index(index)
+    assert left() == {name for name, age in parts.items() if age == 60}
+    leave()
+    accel.vacuum_index(index, grace=0)
+    assert left() == {name for name, age in parts.items() if age == 60}
+    assert all((index / name).exists() for name in others)
+    assert accel.scan(tmp_path / "t", "x = 2", index=index, listing="index").to_table().num_rows == 1
+
+
+class _Hanging(StoreWrapper):
+    """Answers no request for files from a number on."""
+
+    def __init__(self, inner: DictStore, first: str) -> None:
+        super().__init__(inner)
+        self._first = first
+
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+        if path >= self._first:
+            await asyncio.sleep(60)
+        return await self.inner.read(path, want, if_match=if_match)
+
+
+def test_a_build_that_fails_leaves_no_request_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of the next block are being opened when one block fails: that ends with it, and not when somebody collects garbage."""
+    monkeypatch.setattr("accel.catalog.describer._BLOCK", 2)
+    files = {f"t/{at}.parquet": file(at) for at in range(6)}
+    recorded = RecordingStore(_Hanging(DictStore(files), "t/2.parquet"))
+    gc.collect()
+    gc.disable()
+    try:
+
+        def progress(done: int, total: int) -> None:
+            raise RuntimeError(f"{done} of {total}")
+
+        with pytest.raises(RuntimeError, match="2 of 6") as held:
+            accel.build_index("t/", to="memory://fails", store=recorded, progress=progress)
+        # The error holds the frames, so that nothing is closed because it is collected.
+        assert held.value.__traceback__ is not None
+        begun = {call.path: call.error for call in recorded.calls if call.path >= "t/2.parquet"}
+        assert begun == {"t/2.parquet": "CancelledError", "t/3.parquet": "CancelledError"}
+        assert recorded.in_flight == 0
+    finally:
+        gc.enable()
