@@ -1,7 +1,7 @@
 """Local files as a RangeStore and a Lister.
 
 obstore has a LocalStore too; this one keeps a scan of local files free of obstore's threads (which do
-not survive a fork), lists any file name, and tells two versions apart by nanoseconds."""
+not survive a fork), lists any file name, and distinguishes two versions by nanoseconds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from accel.store.threads import FILES
 
 __all__ = ["FileStore", "copy_bytes", "write_beside"]
 
-# What a range asks for, a file may not have: no more is allocated before that is known.
+# A range may ask for more bytes than the file has: no more are allocated before the file has given some.
 _AT_ONCE = 32 * MIB
 
 
@@ -223,7 +223,7 @@ def is_unfinished(path: str) -> bool:
 
 
 def etag_of(found: os.stat_result) -> str:
-    """What tells one version of a file from another."""
+    """What distinguishes one version of a file from another."""
     return f'"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_ctime_ns:x}-{found.st_size:x}"'
 
 
@@ -359,7 +359,7 @@ def _check_size(made: int, size: int, path: str) -> None:
 def copy_bytes(source: int, target: int, *, length: int, note: Callable[[int], None]) -> None:
     """Copy the first `length` bytes of one open file to the end of another, in the kernel where it can.
 
-    `note` is told the bytes of each block. Raises OSError.
+    `note` is called with the bytes of each block. Raises OSError.
     """
     done = 0
     in_kernel = hasattr(os, "copy_file_range")

@@ -13,9 +13,11 @@ import pyarrow as pa
 import pytest
 
 import accel
+from accel.catalog import building, describer
+from accel.catalog.shares import commit_shares, describe_shares, plan_shares
 from accel.ranges import ByteRange, Suffix
 from accel.store.range_store import Payload
-from accel.testing import DictStore, RecordingStore, write_file
+from accel.testing import Attempt, DictStore, FaultStore, RecordingStore, Status, write_file
 from accel.testing.stores import StoreWrapper
 
 
@@ -201,6 +203,73 @@ def test_a_replaced_file_that_cannot_be_read_is_dropped() -> None:
     assert (report.files, report.removed, report.added, report.unchanged) == (2, 1, 0, 2)
     assert list(report.skipped) == ["1.parquet"]
     assert accel.refresh_index("t/_accel", store=store).removed == 0
+
+
+@pytest.mark.parametrize("read", ["footers", "values"])
+def test_a_store_that_refuses_a_read_is_told_by_its_own_error(read: str) -> None:
+    def refuse(attempt: Attempt) -> Status | None:
+        of_values = isinstance(attempt.want, ByteRange) and attempt.want.start == 4
+        return Status(403) if attempt.path == "t/1.parquet" and (read == "footers" or of_values) else None
+
+    # What the first read does not bring is read by ranges.
+    options = accel.Options(tail_hint=8)
+    store = FaultStore(three(), refuse)
+    with pytest.raises(accel.StoreError, match="answered 403"):
+        accel.build_index("t/", to=f"memory://{read}", indexes={"x": "keys"}, store=store, options=options)
+    assert any(refuse(attempt) for attempt in store.attempts)
+
+
+def test_files_whose_names_are_no_text_are_read_without_the_index(tmp_path: Path) -> None:
+    for at, name in enumerate((b"a.parquet", b"b\xff.parquet", b"c.parquet")):
+        with open(os.path.join(os.fsencode(tmp_path), name), "wb") as target:
+            target.write(file(10 * at))
+    report = accel.build_index(tmp_path)
+    assert report.files == 2
+    assert report.skipped == {r"b\udcff.parquet": "its name is no UTF-8"}
+    assert numbers(str(tmp_path), "x IN (3, 13, 23)") == [3, 13, 23]
+    learning = accel.scan(tmp_path, "x IN (3, 13, 23)", index="memory://names", learn=True)
+    assert learning.to_table().num_rows == 3
+    learning.close()
+    assert (learning.metrics.catalog_learned, learning.metrics.learning_failures) == (2, 0)
+
+
+@pytest.mark.parametrize("source", ["u/", "u/*/t/0.parquet", "u/**"])
+def test_an_index_of_a_part_of_the_source_does_not_list_it(source: str) -> None:
+    store = three()
+    for path, data in list(store.objects.items()):
+        store.put(f"u/{path}", data)
+        store.put(f"u/v/{path}", data)
+    accel.build_index("u/v/", to="index", store=store)
+    given: dict[str, Any] = {"store": store, "index": "index", "cache": None}
+    assert numbers(source, **given) == numbers(source, store=store)
+    with pytest.raises(accel.StoreError, match="lists files below u/v/ only"):
+        numbers(source, listing="index", **given)
+    for inside in ("u/v/", "u/v/t/", "u/v/*/0.parquet", "u/v/t/1.parquet"):
+        assert numbers(inside, listing="index", **given) == numbers(inside, store=store)
+
+
+@pytest.mark.parametrize("verb", ["build", "shares", "refresh"])
+def test_segments_end_where_they_have_much_metadata(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(describer, "_BLOCK", 2)
+    monkeypatch.setattr(describer, "_MOST_TABLE_BYTES", 500)
+    store = DictStore({f"t/{at}.parquet": file(10 * at) for at in range(9 if verb != "refresh" else 1)})
+    if verb == "shares":
+        shares = plan_shares("t/", shares=2, store=store)
+        described = pa.Table.from_batches(describe_shares(shares.to_batches(), index="t/_accel", store=store))
+        assert set(described["share"].to_pylist()) == {0, 1}
+        report = commit_shares("t/_accel", described, store=store)
+    else:
+        report = accel.build_index("t/", store=store)
+        for at in range(9):
+            store.put(f"t/{at}.parquet", file(10 * at))
+        report = accel.refresh_index("t/_accel", store=store) if verb == "refresh" else report
+    assert report.files == 9
+    assert report.segments > 2
+    given: dict[str, Any] = {"store": store, "index": "t/_accel", "listing": "index", "cache": None}
+    assert numbers("t/", "x >= 25", **given) == list(range(25, 90))
+    monkeypatch.setattr(building, "_MERGED_BYTES", 10_000)
+    assert 1 < accel.compact_index("t/_accel", store=store).segments < report.segments
+    assert numbers("t/", "x >= 25", **given) == list(range(25, 90))
 
 
 def test_reports_add_up() -> None:
