@@ -352,23 +352,32 @@ def _wrong(found: dict[str, dict[str, list[int]]], who: str) -> dict[str, dict[s
 def test_types_that_spark_refuses(driver: SparkDriver, s3: S3Admin) -> None:
     s3.create_bucket("s3a-refused")
     urls = {}
-    for name, values in REFUSED.items():
+    for name, (values, _, _) in REFUSED.items():
         sink = io.BytesIO()
         pq.write_table(pa.table({"x": values}), sink)
         s3.put("s3a-refused", f"{name}.parquet", sink.getvalue())
         urls[name] = f"s3a://s3a-refused/{name}.parquet"
     found = driver.call(refused, urls, s3.storage_options())
-    print(found)
-    assert {name: rows for name, (_, rows) in found.items()} == 1
-    assert {name: said for name, (said, _) in found.items()} == 1
+    assert found == {name: (said, [value, None]) for name, (_, said, value) in REFUSED.items()}
 
 
 NOON = dt.datetime(2013, 1, 2, 12, 30, 15, 123456)
-REFUSED: dict[str, pa.Array] = {
-    "timestamp_ns": pa.array([1357129815123456789, None], pa.timestamp("ns")),
-    "timestamp_ns_utc": pa.array([1357129815123456789, None], pa.timestamp("ns", "UTC")),
-    "time_ns": pa.array([3723000004999, None], pa.time64("ns")),
-    "time_ms": pa.array([dt.time(1, 2, 3), None], pa.time32("ms")),
-    "float16": pa.array([1.5, None], pa.float16()),
-    "uuid": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(range(16)), None], pa.binary(16))),
+ILLEGAL = "[PARQUET_TYPE_ILLEGAL]"
+NANOS, UUID = 1357129815123456789, bytes(range(16))
+REFUSED: dict[str, tuple[pa.Array, str, object]] = {
+    "timestamp_ns": (pa.array([NANOS, None], pa.timestamp("ns")), ILLEGAL, NOON),
+    "timestamp_ns_utc": (pa.array([NANOS, None], pa.timestamp("ns", "UTC")), ILLEGAL, NOON),
+    "time_ms": (pa.array([3723004, None], pa.time32("ms")), ILLEGAL, dt.time(1, 2, 3, 4000)),
+    "float16": (pa.array([1.5, None], pa.float16()), ILLEGAL, 1.5),
+    "uuid": (
+        pa.ExtensionArray.from_storage(pa.uuid(), pa.array([UUID, None], pa.binary(16))),
+        ILLEGAL,
+        "00010203-0405-0607-0809-0a0b0c0d0e0f",
+    ),
+    # The only one of these that Spark reads, without the digits after the sixth.
+    "time_ns": (
+        pa.array([3723000004999, None], pa.time64("ns")),
+        "[datetime.time(1, 2, 3, 4), None]",
+        dt.time(1, 2, 3, 4),
+    ),
 }
