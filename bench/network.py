@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from bench.chains import round_trips
 from bench.peers.endpoint import Endpoint
@@ -66,6 +67,14 @@ class Network:
         )
         self.storage_options = minio.storage_options()
         """obstore's, past the proxy."""
+
+    def put(self, key: str, content: Path | bytes) -> None:
+        """Put an object into the bucket, past the slow network, and have the proxy cache it."""
+        from obstore.store import S3Store
+
+        store = S3Store(BUCKET, **{**self.storage_options, "allow_http": True})  # type: ignore[arg-type]
+        store.put(key, content)
+        self.read([key])
 
     def read(self, keys: Iterable[str]) -> None:
         """Have the proxy cache these objects of the bucket now, so that no sample pays for the first read."""

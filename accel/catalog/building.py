@@ -1,4 +1,4 @@
-"""How a catalog comes about and is kept: build and refresh, compact, vacuum.
+"""How a catalog is built and maintained: build and refresh, compact, vacuum.
 
 Each commit is one replacement of the head by compare-and-swap. Whoever loses reads the new head, applies its change to that,
 and tries again. New objects are written before the head that names them; nothing is removed before `vacuum`.
@@ -23,32 +23,34 @@ from accel.catalog.describer import Described, FileDescriber
 from accel.catalog.describing import BOUNDS_ORDER
 from accel.catalog.head import CatalogHead, Retired, Segment, Table
 from accel.catalog.homes import CatalogHome
-from accel.catalog.kind import CatalogIndex, check_ordinals, file_column, with_file_column
+from accel.catalog.kind import CatalogIndex, TableRows, check_ordinals, file_column, with_file_column
 from accel.catalog.kinds import indexes_of
 from accel.catalog.segments import CatalogSnapshot, SegmentReader, SegmentTables
 from accel.catalog.sorted_runs import SortedRuns
-from accel.catalog.table_files import Rows
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
-from accel.options import Options
+from accel.options import MIB, Options
 from accel.planning.file_entry import FileEntry
 from accel.store.client import Client
-from accel.store.range_store import is_weak
+from accel.store.local_store import is_unfinished
+from accel.store.range_store import ObjectEntry, is_weak
 from accel.store.threads import WORK
 from accel.tables.path_source import discover
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
 
-__all__ = ["SEGMENT_FILES", "CatalogBuilder", "IndexReport", "PlannedFiles", "Progress"]
+__all__ = ["SEGMENT_FILES", "CatalogBuilder", "IndexReport", "PlannedFiles", "Progress", "is_unicode"]
 
 Progress = Callable[[int, int], None]
-"""Is told the files that are done, and how many there are."""
+"""Called with the number of files that are done, and the number of all."""
 
 SEGMENT_FILES: Final = 20_000
 """Files of a segment, at most: the work of so many is lost where a builder is killed, and a merge has them in memory."""
 _ATTEMPTS: Final = 50
 """Commits that may come between before a change is given up."""
+_MERGED_BYTES: Final = 32 * MIB
+"""Bytes of the tables `files`, as they are stored, that a merge makes one of: decoded they have to fit into memory."""
 MOST_SEGMENTS: Final = 16
 """A refresh that leaves more that are not half full merges them."""
 UNNAMED_SECONDS: Final = 3600.0
@@ -161,16 +163,19 @@ class CatalogBuilder:
             if self._progress is not None:
                 self._progress(done, len(planned.new))
 
-        for start in range(0, len(planned.new), SEGMENT_FILES):
+        start = 0
+        while start < len(planned.new):
             files = planned.new[start : start + SEGMENT_FILES]
             described = await self.describer.describe(files, snapshot.head, self._home, on_files=on_files)
             failed |= described.failed
+            start += len(files) - described.left
             if described.segment is not None:
-                completes = start + SEGMENT_FILES >= len(planned.new)
+                completes = start >= len(planned.new)
                 snapshot = await self._commit(_Change(added=[described], completes=completes), snapshot)
         snapshot = await self._drop_failed(failed, planned.replaced, snapshot)
         if not snapshot.head.complete:
             snapshot = await self._commit(_Change(completes=True), snapshot)
+        await self._remove_unfinished()
         return self._report(
             await self.compact_many(snapshot),
             added=len(planned.new) - len(failed),
@@ -214,7 +219,7 @@ class CatalogBuilder:
     async def commit(
         self, described: Sequence[Described], *, completes: bool, snapshot: CatalogSnapshot | None = None
     ) -> IndexReport:
-        """Add to the catalog what was described by whoever, in one commit; `completes` tells whether it lists all files then.
+        """Add the described files to the catalog in one commit; `completes` says whether it lists all files then.
 
         `snapshot` is the catalog as it was read last; by default it is read now.
         """
@@ -261,13 +266,14 @@ class CatalogBuilder:
         snapshot, _ = await self._home.read_head(self._metrics)
         current, skipped = await self.list_files(snapshot.head)
         files = [(path, current[path]) for path in sorted(added) if path in current]
-        described = await self.describer.describe(files, snapshot.head, self._home)
-        snapshot = await self._commit(_Change(added=[described], dropped=removed), snapshot)
+        described = await self.describer.describe_all(files, snapshot.head, self._home)
+        snapshot = await self._commit(_Change(added=described, dropped=removed), snapshot)
+        failed = {path: reason for one in described for path, reason in one.failed.items()}
         return self._report(
             await self.compact_many(snapshot),
-            added=len(described.listed),
+            added=sum(len(one.listed) for one in described),
             removed=len(removed),
-            skipped=skipped | dict(described.failed),
+            skipped=skipped | failed,
         )
 
     async def check_covers(self, root: str, path: str) -> None:
@@ -294,7 +300,7 @@ class CatalogBuilder:
         orphans = {
             entry.path
             for entry in listed
-            if entry.path not in named and _made(entry.path) <= min(before, now - UNNAMED_SECONDS)
+            if entry.path not in named and _made(entry) <= min(before, now - UNNAMED_SECONDS)
         }
         for attempt in range(_ATTEMPTS):
             if not ripe:
@@ -312,6 +318,15 @@ class CatalogBuilder:
         for name in removed:
             await self._home.delete(name)
         return replace(self._report(snapshot), deleted=tuple(removed))
+
+    async def _remove_unfinished(self) -> None:
+        """Remove what builders that were killed were writing, unless it is so new that one may be writing it."""
+        if not self._home.leaves_unfinished:
+            return
+        before = time.time() - UNNAMED_SECONDS
+        for entry in await self._home.list_objects():
+            if is_unfinished(entry.path) and _made(entry) <= before:
+                await self._home.delete(entry.path)
 
     def _report(
         self,
@@ -362,6 +377,8 @@ class CatalogBuilder:
             path = file.path.removeprefix(base)
             if file.root != root or not file.path.startswith(base):
                 skipped[file.path] = "it does not lie in the directory of the index"
+            elif not is_unicode(path):
+                skipped[path.encode(errors="backslashreplace").decode()] = "its name is no UTF-8"
             elif file.etag is None or is_weak(file.etag):
                 skipped[path] = "the store gives it no strong etag"
             else:
@@ -442,7 +459,7 @@ class CatalogBuilder:
         """The head after a change."""
         head = snapshot.head
         segments: list[Segment] = []
-        # Of a file that was described twice the first counts.
+        # If a file was described twice, the first description counts.
         own_dropped: list[set[int]] = [set() for _ in change.added]
         listed: dict[str, tuple[int, int, str]] = {}
         for number, one in enumerate(change.added):
@@ -523,13 +540,14 @@ class CatalogBuilder:
         for own, moved in zip(live, places, strict=True):
             moved[own] = ordinals[done : done + int(own.sum())]
             done += int(own.sum())
-        merged = {Table.FILES: everything.take(pa.array(by_path))}
+        merged = {Table.FILES: TableRows.of(everything.take(pa.array(by_path)))}
         uncovered: dict[str, frozenset[int]] = {}
         bounds = [
             _renumbered(await self._tables_reader().whole_table(tables, Table.BOUNDS), moved)
             for tables, moved in zip(parts, places, strict=True)
         ]
-        merged[Table.BOUNDS] = await WORK.run(lambda: pa.concat_tables(bounds).sort_by(BOUNDS_ORDER))
+        together = await WORK.run(lambda: pa.concat_tables(bounds).sort_by(BOUNDS_ORDER))
+        merged[Table.BOUNDS] = TableRows.of(together)
         with contextlib.ExitStack() as stack:
             for index in indexes_of(head.indexes):
                 runs = stack.enter_context(SortedRuns(index.order, run_bytes=self.describer.run_bytes))
@@ -545,7 +563,7 @@ class CatalogBuilder:
         parts: Sequence[SegmentTables],
         places: Sequence[Int64s],
         runs: SortedRuns,
-    ) -> tuple[Rows | None, frozenset[int]]:
+    ) -> tuple[TableRows | None, frozenset[int]]:
         """The table of an index over the files of several segments, and the files that it does not cover.
 
         `places` are the new ordinals of the files of each segment.
@@ -572,16 +590,20 @@ class CatalogBuilder:
                     await WORK.run(runs.add, part)
                 else:
                     whole.append(part)
-        rows = await WORK.run(index.merged, whole) if whole else await WORK.run(runs.reader)
-        return rows, frozenset(missing)
+        if whole:
+            return TableRows.of(await WORK.run(index.merged, whole)), frozenset(missing)
+        rows = await WORK.run(runs.reader)
+        return None if rows is None else TableRows(rows, runs.num_rows), frozenset(missing)
 
 
 def _groups(tables: Sequence[SegmentTables]) -> list[list[SegmentTables]]:
     """Segments that are to be merged into one each, by their paths, as far as that changes something."""
     groups: list[list[SegmentTables]] = []
     for one in sorted(tables, key=lambda one: one.segment.first_path):
-        size = one.segment.num_live
-        if not groups or sum(each.segment.num_live for each in groups[-1]) + size > SEGMENT_FILES:
+        together = [one, *(groups[-1] if groups else ())]
+        files = sum(each.segment.num_live for each in together)
+        nbytes = sum(each.segment.objects[Table.FILES].size for each in together)
+        if not groups or files > SEGMENT_FILES or nbytes > _MERGED_BYTES:
             groups.append([])
         groups[-1].append(one)
     return [group for group in groups if len(group) > 1 or group[0].segment.dropped]
@@ -610,9 +632,20 @@ def _renumbered(bounds: pa.Table, places: Int64s) -> pa.Table:
     return with_file_column(bounds.filter(pa.array(moved >= 0)), moved[moved >= 0])
 
 
-def _made(name: str) -> float:
-    """When an object of a segment was written, by its name; never for other objects."""
-    found = _STAMP.search(name)
+def _made(entry: ObjectEntry) -> float:
+    """When an object of a segment was written, by its name, and a file that was never finished; never for other objects."""
+    if entry.modified is not None and is_unfinished(entry.path):
+        return entry.modified
+    found = _STAMP.search(entry.path)
     if found is None:
         return float("inf")
     return datetime.strptime(found[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()
+
+
+def is_unicode(path: str) -> bool:
+    """Return whether a path is text: the names of local files may be any bytes."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from accel.cache.cache import Cache
     from accel.cache.cache_key import CacheKey
     from accel.catalog.head import CatalogHead, Segment
+    from accel.catalog.kind import TableRows
     from accel.catalog.segments import CatalogSnapshot, SegmentReader
-    from accel.catalog.table_files import Rows
     from accel.metrics import Metrics
     from accel.options import Options
     from accel.store.client import Connector
@@ -30,9 +30,11 @@ class CatalogHome(Protocol):
     """
 
     key: CacheKey
-    """The key of the catalog in caches, which tells it from any other, and from the same one with other credentials."""
+    """The key of the catalog in caches: another for each catalog, and for the same one with other credentials."""
     in_store: bool
     """Whether paths are those of a store that the caller gave."""
+    leaves_unfinished: bool = False
+    """Whether a builder that is killed may leave files that it was writing, as `is_unfinished` tells them."""
 
     def is_in(self, directory: Location) -> bool:
         """Whether the home is that directory, which holds the files."""
@@ -104,13 +106,20 @@ class CatalogHome(Protocol):
 
     async def put_segment(
         self,
-        tables: Mapping[str, Rows],
+        tables: Mapping[str, TableRows],
         *,
         num_files: int,
         uncovered: Mapping[str, frozenset[int]] | None = None,
     ) -> Segment:
-        """Write the tables of a segment, each as an object that nothing names yet. The rows of one may be more than fit into
-        memory: they come in parts then."""
+        """Write the tables of a segment, each as an object that nothing names yet.
+
+        Raises
+        ------
+        AccelError
+            Not all rows of a table were written.
+        StoreError
+            The home cannot be written to, or failed.
+        """
         ...
 
     async def list_objects(self) -> Sequence[ObjectEntry]:
@@ -132,7 +141,7 @@ _MAKERS: Final[Mapping[str, str]] = {
     "postgres": "accel.catalog.postgres:PostgresHome.at",
 }
 _OBJECTS: Final = "accel.catalog.objects:ObjectHome.at"
-"""Of a path, and of the URL of a store."""
+"""The home for a path, and for the URL of a store."""
 
 
 def home_at(index: str | os.PathLike[str], connector: Connector, *, in_store: bool) -> CatalogHome:

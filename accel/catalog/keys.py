@@ -18,7 +18,15 @@ import numpy as np
 import pyarrow as pa
 
 from accel.arrays import from_numpy, integers
-from accel.catalog.kind import CatalogQuestion, Hits, IndexTableBuilder, Lookup, RowwiseIndex, TableEncoding
+from accel.catalog.kind import (
+    CatalogQuestion,
+    Hits,
+    IndexTableBuilder,
+    Lookup,
+    RowwiseIndex,
+    TableEncoding,
+    TableRows,
+)
 from accel.catalog.sorted_runs import SortedRuns
 from accel.catalog.units import UnitHits, file_units, files_of_places, is_flat, moved_places, places_of
 from accel.format.domain import Domain, storage_type
@@ -30,7 +38,7 @@ from accel.predicate.kinds import kind_of
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
 
-__all__ = ["Keys", "key_type", "place_column"]
+__all__ = ["Keys", "key_type", "place_column", "stored_type"]
 
 _PAGE_ROWS: Final = 4096
 _MOST_COLUMNS: Final = 8
@@ -86,7 +94,7 @@ class Keys(RowwiseIndex):
             if not usable:
                 break
             kind = question.type_of(path)
-            if isinstance(kind, pa.BaseExtensionType) or storage_type(kind) != stored.field(name).type:
+            if isinstance(kind, pa.BaseExtensionType) or stored_type(kind) != stored.field(name).type:
                 break
             conditions += usable
         if not conditions:
@@ -148,23 +156,38 @@ class _Builder(IndexTableBuilder):
         self._rows.add(table.filter(columns[0].is_valid()))
         return True
 
-    def finish(self) -> pa.RecordBatchReader | None:
-        return self._rows.reader()
+    def finish(self) -> TableRows | None:
+        rows = self._rows.reader()
+        return None if rows is None else TableRows(rows, self._rows.num_rows)
 
     def close(self) -> None:
         self._rows.close()
 
 
 def key_type(handle: FileHandle, path: tuple[str, ...]) -> pa.DataType | None:
-    """Return the type of a flat column without dictionary; None where there is none, or its values are not looked up."""
+    """Return the type in which the values of a flat column are looked up; None where there is no such column, or they are not."""
     schema = handle.arrow_schema
     if len(schema.get_all_field_indices(path[0])) != 1:
         return None
     try:
         own = type_at(schema, path)
-        kind = storage_type(own)
+        kind = stored_type(own)
     except (KeyError, ValueError):
         return None
     if isinstance(own, pa.BaseExtensionType) or not is_flat(handle, path):
         return None
     return kind if kind_of(kind).domain not in (Domain.NONE, Domain.BOOLEAN) else None
+
+
+def stored_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type in which a table has the values of a type: pyarrow sorts no views, half floats and short decimals."""
+    kind = storage_type(kind)
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    if pa.types.is_binary_view(kind):
+        return pa.large_binary()
+    if pa.types.is_float16(kind):
+        return pa.float32()
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        return pa.decimal128(kind.precision, kind.scale)
+    return kind

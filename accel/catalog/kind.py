@@ -39,6 +39,7 @@ __all__ = [
     "RowHits",
     "RowwiseIndex",
     "TableEncoding",
+    "TableRows",
     "check_ordinals",
     "evidence_of",
     "file_column",
@@ -63,7 +64,7 @@ class TableEncoding:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CatalogQuestion:
-    """A predicate, as indexes are asked about it."""
+    """A predicate, as it is passed to indexes."""
 
     bound: Bound
     """It over the columns of the data set."""
@@ -109,11 +110,11 @@ class Hits:
     """What the table of one index says of the files of a segment. An index has those of the methods that it can answer."""
 
     def may_match(self) -> Bools | None:
-        """Return whether each file may hold rows that match; None where that is not told."""
+        """Return whether each file may hold rows that match; None where the index cannot say."""
         return None
 
     def evidence(self, node: Node) -> Evidence | None:
-        """Return the outcomes that a part of the bound predicate may have in each file; None where that is not told."""
+        """Return the outcomes that a part of the bound predicate may have in each file; None where the index cannot say."""
         return None
 
     def rows(self, file: int, handle: FileHandle) -> RowHits | None:
@@ -151,7 +152,7 @@ def evidence_of(hits: Sequence[Hits], node: Node) -> Evidence | None:
 def rows_of(
     hits: Mapping[str, Hits], file: int, handle: FileHandle, *, metrics: Metrics
 ) -> Mapping[int, RowSelection] | None:
-    """Return the rows of a file that may match by all indexes, by row group; None where none tells.
+    """Return the rows of a file that may match by all indexes, by row group; None where no index says.
 
     `metrics` counts what each rules out, by table. Raises as `Hits.rows` does.
     """
@@ -182,6 +183,37 @@ def rows_of(
 # -- building ----------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TableRows:
+    """The rows of a table of a segment, in its order."""
+
+    rows: pa.Table | pa.RecordBatchReader
+    """A reader where they may not fit into memory."""
+    num_rows: int
+    """How many its builder has made. The head says so, beside how many were written: a table that lacks some is noticed."""
+
+    @classmethod
+    def of(cls, table: pa.Table) -> TableRows:
+        """Return the rows of a table in memory."""
+        return cls(table, len(table))
+
+    def in_memory(self) -> pa.Table:
+        """Return all rows in memory; those of a reader are taken from it."""
+        return self.rows if isinstance(self.rows, pa.Table) else self.rows.read_all()
+
+    def batches(self) -> pa.RecordBatchReader:
+        """Return the rows in batches."""
+        return self.rows.to_reader() if isinstance(self.rows, pa.Table) else self.rows
+
+    def check_written(self, written: int, table: str) -> None:
+        """Raise AccelError unless so many rows have been written."""
+        if written != self.num_rows:
+            raise AccelError(
+                f"{written} of {self.num_rows} rows of the table {table!r} of an index were written",
+                hint="build it again",
+            )
+
+
 class IndexTableBuilder(abc.ABC):
     """Collects the table of an index for one segment."""
 
@@ -206,7 +238,7 @@ class IndexTableBuilder(abc.ABC):
             Its ordinal; files come in ascending order.
         handle : FileHandle
         values : sequence of pyarrow.ChunkedArray
-            Of each of the index's columns, in the order of the rows, without dictionaries.
+            The values of each of the index's columns, in the order of the rows, without dictionaries.
 
         Returns
         -------
@@ -215,8 +247,8 @@ class IndexTableBuilder(abc.ABC):
         """
 
     @abc.abstractmethod
-    def finish(self) -> pa.Table | pa.RecordBatchReader | None:
-        """Return the table in its order; None where it has no row. One that may not fit into memory is a reader."""
+    def finish(self) -> TableRows | None:
+        """Return the table in its order; None where it has no row."""
 
     def close(self) -> None:
         """Release what the builder has on disk; what `finish` returned is of no use any more."""
@@ -236,13 +268,13 @@ class FileRowsBuilder(IndexTableBuilder):
         self._order = list(order)
         self.rows: list[pa.Table] = []
 
-    def finish(self) -> pa.Table | None:
+    def finish(self) -> TableRows | None:
         """See `IndexTableBuilder.finish`."""
         if not self.rows:
             return None
         whole = pa.concat_tables(self.rows)
         self.rows = []
-        return whole.sort_by(self._order)
+        return TableRows.of(whole.sort_by(self._order))
 
 
 class CatalogIndex(abc.ABC):
@@ -333,12 +365,12 @@ class CatalogIndex(abc.ABC):
         ----------
         question : CatalogQuestion
         stored : pyarrow.Schema
-            Of the table.
+            The rows of the table.
         """
 
 
 class RowwiseIndex(CatalogIndex):
-    """An index each row of whose table is about one file, which its column `file` tells unless the kind says otherwise."""
+    """An index each row of whose table is about one file, which its column `file` identifies unless the kind says otherwise."""
 
     def ordinals(self, table: pa.Table) -> Int64s:
         """Return the ordinal of the file that each row is about."""

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Final
 
 from accel.cache.cache_key import CacheKey
-from accel.catalog.building import CatalogBuilder
+from accel.catalog.building import CatalogBuilder, is_unicode
 from accel.catalog.describing import metadata_bytes
 from accel.catalog.head import CatalogHead
 from accel.catalog.homes import CatalogHome
@@ -75,6 +75,7 @@ class LearningBuilder(CatalogBuilder):
             if file.root == root
             and file.path.startswith(base)
             and not has_hidden_name(path := file.path[len(base) :])
+            and is_unicode(path)
         }
         if not inside:
             return []
@@ -83,9 +84,10 @@ class LearningBuilder(CatalogBuilder):
         new = [
             (path, file) for path, file in sorted(inside.items()) if known.get(path) != (file.etag, file.size)
         ]
-        described = await self.describer.describe(new, snapshot.head, self._home)
-        await self.commit([described], completes=False, snapshot=snapshot)
-        return [file.url for path, file in new if path not in described.failed]
+        described = await self.describer.describe_all(new, snapshot.head, self._home)
+        await self.commit(described, completes=False, snapshot=snapshot)
+        learned = {path for one in described for path in one.listed}
+        return [file.url for path, file in new if path in learned]
 
 
 class IndexLearner:

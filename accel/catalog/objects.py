@@ -18,20 +18,27 @@ from typing import BinaryIO, Final
 
 from accel.cache.cache import Cache
 from accel.cache.cache_key import CacheKey, Entry
-from accel.cache.freshness import PART_BYTES, put_object, written_since
+from accel.cache.freshness import PART_BYTES, put_object, swap_bytes, written_since
 from accel.catalog.head import HEAD_NAME, CatalogHead, Segment, SegmentObject
 from accel.catalog.homes import CatalogHome
+from accel.catalog.kind import TableRows
 from accel.catalog.object_tables import ObjectTables
 from accel.catalog.segments import CatalogSnapshot, SegmentReader
-from accel.catalog.table_files import Rows, tail_of_file, without_page_index, write_table_file
-from accel.errors import IndexFormatError, ObjectChangedError, ParquetFormatError, StoreError
+from accel.catalog.table_files import tail_of_file, without_page_index, write_table_file
+from accel.errors import (
+    IndexFormatError,
+    ObjectChangedError,
+    ObjectNotFoundError,
+    ParquetFormatError,
+    StoreError,
+)
 from accel.metrics import Metrics
 from accel.options import MIB, Options
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
 from accel.store.client import Client, Connector
 from accel.store.fetch import same_etag
 from accel.store.location import Location, parse_url
-from accel.store.range_store import ObjectEntry, Writer
+from accel.store.range_store import ObjectEntry, Payload, Writer
 from accel.store.threads import WORK
 
 __all__ = ["INLINE_BYTES", "ObjectHome", "directory_at"]
@@ -73,6 +80,7 @@ class ObjectHome(CatalogHome):
         self._head_bytes = head_bytes
         self.location = location
         self.in_store = in_store
+        self.leaves_unfinished = location.root == "file://"
         path = location.path.strip("/")
         self._directory = f"{path}/" if path else ""
         self._head = self._directory + HEAD_NAME
@@ -165,11 +173,19 @@ class ObjectHome(CatalogHome):
                 return await self._read_head(metrics)
         return await self._read_head(metrics)
 
+    async def _read_head_tail(self, metrics: Metrics) -> Payload:
+        try:
+            return await self._client.read_tail(self._head, _FIRST_READ, metrics=metrics)
+        except ObjectNotFoundError as error:
+            raise ObjectNotFoundError(
+                "there is no index", path=str(self), hint="accel.build_index builds one"
+            ) from error
+
     async def _read_head(self, metrics: Metrics) -> tuple[CatalogSnapshot, int]:
         now = time.monotonic()
         counts = Metrics()
         try:
-            payload = await self._client.read_tail(self._head, _FIRST_READ, metrics=counts)
+            payload = await self._read_head_tail(counts)
             size = payload.size if payload.size is not None else payload.range.end
             data, trips = bytes(payload.data), 1
             if size > _MOST_HEAD:
@@ -202,18 +218,14 @@ class ObjectHome(CatalogHome):
             The store cannot be written to, or failed.
         """
         data = _within_limit(head, self._head_bytes).encode()
-        if instead_of is None:
-            await put_object(self._client, self._head, parts=_parts(data), size=len(data), if_absent=True)
-            return
-        if instead_of.etag is None:
+        if instead_of is not None and instead_of.etag is None:
             raise StoreError("the store gives no etag, so a commit could undo another", path=str(self))
-        await put_object(
-            self._client, self._head, parts=_parts(data), size=len(data), if_match=instead_of.etag
-        )
+        etag = None if instead_of is None else instead_of.etag
+        await swap_bytes(self._client, self._head, data, if_match=etag)
 
     async def put_segment(
         self,
-        tables: Mapping[str, Rows],
+        tables: Mapping[str, TableRows],
         *,
         num_files: int,
         uncovered: Mapping[str, frozenset[int]] | None = None,
@@ -223,16 +235,21 @@ class ObjectHome(CatalogHome):
             raise StoreError("this store cannot be written to", path=str(self))
         objects = {name: await self._put_table(name, table) for name, table in tables.items()}
         return Segment(
-            id=secrets.token_hex(8), num_files=num_files, objects=objects, uncovered=uncovered or {}
+            id=secrets.token_hex(8),
+            num_files=num_files,
+            objects=objects,
+            num_rows={name: table.num_rows for name, table in tables.items()},
+            uncovered=uncovered or {},
         )
 
-    async def _put_table(self, name: str, rows: Rows) -> SegmentObject:
+    async def _put_table(self, name: str, rows: TableRows) -> SegmentObject:
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         object_name = f"{name.partition(' ')[0]}-{stamp}-{secrets.token_hex(8)}.parquet"
         path = self._directory + object_name
         with tempfile.TemporaryDirectory(prefix="accel-catalog-") as directory:
             file = Path(directory) / "table.parquet"
-            num_rows = await WORK.run(write_table_file, name, rows, file)
+            num_rows = await WORK.run(write_table_file, name, rows.rows, file)
+            rows.check_written(num_rows, name)
             size = file.stat().st_size
             with file.open("rb") as source:
                 await put_object(self._client, path, parts=_parts_of(source), size=size)
@@ -287,11 +304,6 @@ def _within_limit(head: CatalogHead, most: int) -> CatalogHead:
         }
         segments.append(replace(segment, objects=objects))
     return replace(head, segments=tuple(segments))
-
-
-async def _parts(data: bytes) -> AsyncIterator[bytes]:
-    for start in range(0, len(data), PART_BYTES):
-        yield data[start : start + PART_BYTES]
 
 
 async def _parts_of(file: BinaryIO) -> AsyncIterator[bytes]:

@@ -261,7 +261,8 @@ def vacuum_index(
         The directory of the index.
     grace : float
         Seconds for which an object stays after the index has done without it: scans that have begun by then read it. Objects
-        that were never part of the index stay for an hour at least, as somebody may be building with them.
+        that were never part of the index, and files that a killed builder was writing, stay for an hour at least, as somebody
+        may be building with them.
     store, storage_options, options
         As for `build_index`.
 

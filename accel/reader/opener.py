@@ -76,7 +76,7 @@ class TailHints:
         self._cache = cache
         self._options = options
         self._worth: dict[str, int] = {}
-        """By store; the network model is asked once for each scan."""
+        """By store; the network model is read once for each scan."""
         self._met: dict[str, _Met] = {}
         """By store."""
 
@@ -261,6 +261,17 @@ class Opener:
         if cached is None or (listed and isinstance(cached, FileHandle) and cached.etag != handle.etag):
             handle.checked_at = handle.checked_at or -math.inf
             self._cache.put(key, handle, handle.nbytes)
+
+    def grow_tail(self, file: FileEntry, handle: FileHandle) -> None:
+        """Add to a handle the bytes before its tail that the source has of the same version of the file."""
+        given = given_tail(file)
+        if given is None or given.etag is None or handle.etag is None:
+            return
+        current = given.size == handle.size and same_etag(given.etag, handle.etag)
+        if current and given.start < handle.tail_start:
+            handle.grow_tail(given.data[: handle.tail_start - given.start])
+            key = file_key(self._client_for(file.root).token, file.path)
+            self._cache.reweigh(key, handle, handle.weigh())
 
     def stands(self, client: Client, handle: FileHandle, *, moment: float) -> bool:
         """Return whether a cached handle was of the current version at a moment: see `MetadataFreshness.was_current`."""

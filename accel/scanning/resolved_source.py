@@ -183,6 +183,9 @@ class ResolvedSource:
                 # The names of a selection are looked for among all files.
                 others = [file async for after in self._blocks for file in after.files]
                 block = replace(block, files=(*block.files, *others), more=False)
+            elif not block.more:
+                # A generator that is not run to its end leaves the event loop a task to close it.
+                await anext(self._blocks, None)
             several = block.more or len(block.files) > 1
             if not block.listed:
                 self.reader.opener.freshness.note_listing(-math.inf)
@@ -213,7 +216,8 @@ class ResolvedSource:
         self.reader.num_files = self.num_files
         if self.spec.selection is not None:
             self._selection = match_selection(self.spec.selection, block.files)
-        if len(block.partition_schema) and self._first_block is None:
+        if len(block.partition_schema):
+            # What it remembers is of this block: there may be many more.
             self.paths = PartitionValues(self.spec.where, block.partition_schema)
         return block
 
@@ -286,7 +290,7 @@ class ResolvedSource:
         schema = spec.schema
         own: Sequence[str] = ()
         if schema is None or len(block.partition_schema):
-            # A column of the file wins over one of its path: only the file tells whether it has it.
+            # A column of the file wins over one of its path: only the file itself shows whether it has it.
             if self._first is None:
                 self._first = await self._open_first_of(block.files)
             handle, trips = self._first

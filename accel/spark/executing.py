@@ -24,6 +24,7 @@ from accel.planning.task import ScanTask
 from accel.planning.task_arrow import TASK_ARROW_SCHEMA, decode_tasks, join_rows
 from accel.scanning.spec import SKIPPED, OnError
 from accel.spark.credentials import with_credentials
+from accel.spark.partitions import PACKED, unpack
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
@@ -134,6 +135,13 @@ class TaskReader:
                     left = None if left is None else left - found.num_rows
                     for start in range(0, max(found.num_rows, 1), most):
                         yield found.slice(start, most)
+
+    def read_packed(
+        self, batches: Iterable[pa.RecordBatch], shared: Mapping[str, bytes]
+    ) -> Iterator[pa.RecordBatch]:
+        """Read batches whose column `PACKED` has the tasks of a partition in each row; otherwise as `read`."""
+        packed = (row.as_py() for batch in batches for row in batch.column(PACKED))
+        return self.read((tasks for one in packed for tasks in unpack(one)), shared)
 
     def _read(
         self, tasks: Sequence[ScanTask], keywords: Mapping[str, Any], limit: int | None

@@ -10,14 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from accel.api import AUTO, DEFAULT_CACHE
-from accel.options import Options, check_options
+from accel.errors import AccelError
+from accel.options import MIB, Options, check_options
 from accel.planning.plan import Plan
 from accel.planning.task_arrow import TASK_ARROW_SCHEMA, take_out
 from accel.predicate.where import to_expr
 from accel.scanning.spec import OnError, check_count
 from accel.spark.credentials import with_credentials
 from accel.spark.executing import TaskReader, for_executors
-from accel.spark.partitions import enough_tasks, parallelism_of, partition_count, spread
+from accel.spark.partitions import PACKED, enough_tasks, pack, parallelism_of, partition_count, spread
 from accel.spark.planning import FilePlanner, FoundFiles, Planning, plan_or_find
 from accel.spark.schema import spark_ddl, spark_schema
 
@@ -35,6 +36,8 @@ __all__ = ["TASK_SCHEMA", "check_partitions", "planned_frame", "read"]
 
 _FILES_EACH = 10_000
 """The most files that one partition plans."""
+_LOCAL_BYTES = 16 * MIB
+"""Rows of more do not stay in the plan of a DataFrame; from 48 MiB on, Spark no longer slices them by their number."""
 _MOST_ROWS = 2**31 - 1
 """Spark counts the rows of a limit in 32 bits."""
 
@@ -128,6 +131,8 @@ def read(
         planned = plan_or_find(url, where, planning=place, on_error=skips, keywords=keywords)
         output = planned.schema if isinstance(planned, Plan) else planned.question.output
         result = spark_schema(output)
+        if not len(output) and _takes_rows_only(spark):
+            raise AccelError("Spark 3.5 loses rows without columns", hint="name a column, or use Spark 4")
     except BaseException:
         # Credentials must not stay in the variables of a frame that a traceback may show.
         del url, index, storage_options, store, travelling
@@ -144,6 +149,7 @@ def read(
         batches, shared = take_out(planned)
         table = pa.Table.from_batches(batches)
         tasks = _task_frame(spark, table if limit is None else enough_tasks(table, limit), partitions)
+        answer = reader.read_packed
     else:
         planner = _planner_of(
             planned,
@@ -156,7 +162,8 @@ def read(
         )
         shared = planner.shared
         tasks = _planned_frame(spark, planned, planner, partitions)
-    frame = tasks.mapInArrow(partial(reader.read, shared=shared), result)
+        answer = reader.read
+    frame = tasks.mapInArrow(partial(answer, shared=shared), result)
     return frame if limit is None else frame.limit(min(limit, _MOST_ROWS))
 
 
@@ -206,7 +213,7 @@ def planned_frame(
     batches, shared = take_out(planned)
     tasks = _task_frame(spark, pa.Table.from_batches(batches), partitions)
     reader = TaskReader(keywords=for_executors(keywords), counts=counts)
-    return tasks.mapInArrow(partial(reader.read, shared=shared), spark_schema(planned.schema))
+    return tasks.mapInArrow(partial(reader.read_packed, shared=shared), spark_schema(planned.schema))
 
 
 def check_partitions(partitions: int | None) -> int | None:
@@ -236,40 +243,40 @@ def _planned_frame(
         [pa.array([file.url for file in files], pa.string()), pa.array(number, pa.int32())],
         names=["path", "spark_partition"],
     )
-    frame = _dealt_out(_arrow_frame(spark, paths), number)
+    frame = _dealt_out(_arrow_frame(spark, paths), int(number.max(initial=-1)) + 1)
     return frame.mapInArrow(planner.plan, TASK_SCHEMA).repartition(max(1, partitions or count))
 
 
-def _dealt_out(frame: DataFrame, number: Any) -> DataFrame:
-    """Return the rows in the partitions that their column `spark_partition` numbers."""
-    if not len(number):
+def _dealt_out(frame: DataFrame, count: int) -> DataFrame:
+    """Return the rows in the partitions that their column `spark_partition` numbers, below a count."""
+    if not count:
         return frame
-    count = int(number[-1]) + 1
     if hasattr(frame, "repartitionById"):  # Spark 4.1
         return frame.repartitionById(count, "spark_partition")
     return frame.repartitionByRange(count, "spark_partition")
 
 
-def _task_frame(spark: SparkSession, table: pa.Table, partitions: int | None) -> DataFrame:
-    sizes = np.array(table["bytes"].to_pylist(), dtype=np.int64)
-    number = spread(sizes, partitions or partition_count(sizes, parallelism_of(spark)))
-    places = pa.schema([("spark_partition", pa.int32()), ("spark_position", pa.int32())])
-    position = np.arange(table.num_rows, dtype=np.int32)
-    # createDataFrame requires a chunk in every column, which a plan without tasks lacks.
-    columns = table.columns if table.num_rows else [pa.nulls(0, f.type) for f in TASK_ARROW_SCHEMA]
-    numbered = pa.Table.from_arrays(
-        [*columns, pa.array(number), pa.array(position)],
-        schema=pa.schema([*TASK_ARROW_SCHEMA, *places]),
-    )
-    frame = _dealt_out(_arrow_frame(spark, numbered), number)
-    return frame.sortWithinPartitions("spark_position") if table.num_rows else frame
+def _task_frame(spark: SparkSession, tasks: pa.Table, partitions: int | None) -> DataFrame:
+    """Return the tasks of each partition as one row."""
+    sizes, parallel = np.array(tasks["bytes"].to_pylist(), dtype=np.int64), parallelism_of(spark)
+    packed = pack(tasks, spread(sizes, partitions or partition_count(sizes, parallel)))
+    numbers = pa.array(np.arange(len(packed), dtype=np.int32))
+    rows = pa.table([numbers, pa.array(packed, pa.binary())], names=["spark_partition", PACKED])
+    frame = _arrow_frame(spark, rows)
+    # Spark slices that few rows of its own accord, one a partition, without a shuffle.
+    sliced = len(packed) <= parallel and rows.nbytes <= _LOCAL_BYTES
+    return frame if sliced else _dealt_out(frame, len(packed))
 
 
 def _arrow_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     """Return a table as a DataFrame."""
-    if int(spark.version.partition(".")[0]) >= 4:
+    if not _takes_rows_only(spark):
         return spark.createDataFrame(table)
-    # Spark 3.5 takes rows only.
     return spark.createDataFrame(
         list(zip(*(column.to_pylist() for column in table), strict=True)), spark_ddl(table.schema)
     )
+
+
+def _takes_rows_only(spark: SparkSession) -> bool:
+    """Whether Spark is older than 4.0, which is the first to make a DataFrame of Arrow data."""
+    return int(spark.version.partition(".")[0]) < 4

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_PARALLELISM",
+    "PACKED",
     "enough_tasks",
     "pack",
     "parallelism_of",
@@ -28,6 +29,8 @@ __all__ = [
 
 DEFAULT_PARALLELISM = 16
 """The parallelism of a session that does not tell it (Spark Connect)."""
+PACKED = "tasks"
+"""The column of a DataFrame that has the tasks of one partition in each row, as `pack` makes them."""
 _PARTITION_BYTES = 64 * MIB
 """About the most bytes that one Spark partition reads if there are enough tasks."""
 _TASK_COST = MIB // 4

@@ -32,7 +32,7 @@ class Translated:
     """A filter as a predicate."""
 
     expr: Expr | None
-    """True for every row for which the filter is; None where nothing is known."""
+    """True for every row for which the filter is; None where that is unknown."""
     exact: bool
     """True, false and null for the very rows for which the filter is."""
 

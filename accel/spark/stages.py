@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import threading
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from accel.maintenance.progress import JobProgress, Progress
+from accel.spark.executing import one_line_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,6 +38,7 @@ _PIECES: Final = "number INT, piece BINARY"
 _PIECES_ARROW: Final = pa.schema([("number", pa.int32()), ("piece", pa.binary())])
 SHARES: Final = 4
 """Shares of work for each task that Spark runs at once, so that they end at about the same time."""
+_DESCRIPTION: Final = "spark.job.description"
 _LOOK_SECONDS: Final = 1.0
 """Between two looks at the tasks of a job."""
 
@@ -85,16 +88,35 @@ class _Worker:
         self._work = work
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number, rows in itertools.groupby(_rows(batches), key=itemgetter(0)):
-            for found in self._work(number, (piece for _, piece in rows)):
-                columns = [pa.array([found[0]], pa.int32()), pa.array([found[1]], pa.binary())]
-                yield pa.RecordBatch.from_arrays(columns, schema=_PIECES_ARROW)
+        with one_line_errors():
+            for number, rows in itertools.groupby(_rows(batches), key=itemgetter(0)):
+                for found in self._work(number, (piece for _, piece in rows)):
+                    columns = [pa.array([found[0]], pa.int32()), pa.array([found[1]], pa.binary())]
+                    yield pa.RecordBatch.from_arrays(columns, schema=_PIECES_ARROW)
 
 
 def collect(spark: SparkSession, frame: DataFrame, progress: Progress | None, *, stage: str) -> list[Any]:
-    """Run a job and return its rows; `progress` is told the tasks of the stage that are done and all of them, now and then."""
+    """Run a job and return its rows. `progress` is called with the tasks of the stage that are done, and with all of them, now
+    and then; Spark's web UI has the name of the stage as the description of the job."""
     context = getattr(spark, "sparkContext", None)
-    if progress is None or context is None:
+    if context is None:
+        return list(frame.collect())
+    with _described(context, f"accel: {stage}"):
+        return _run(context, frame, progress, stage)
+
+
+@contextlib.contextmanager
+def _described(context: Any, description: str) -> Iterator[None]:
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setLocalProperty(_DESCRIPTION, description)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_DESCRIPTION, before)
+
+
+def _run(context: Any, frame: DataFrame, progress: Progress | None, stage: str) -> list[Any]:
+    if progress is None:
         return list(frame.collect())
     ended = threading.Event()
     before = set(context.statusTracker().getJobIdsForGroup(None))

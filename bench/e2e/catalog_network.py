@@ -54,13 +54,6 @@ def upload_folder(network: Network, folder: Path, name: str) -> str:
     return f"{name}/"
 
 
-def _put(network: Network, key: str, data: bytes) -> None:
-    from obstore.store import S3Store
-
-    store = S3Store(BUCKET, **{**network.storage_options, "allow_http": True})  # type: ignore[arg-type]
-    store.put(key, data)
-
-
 def _build(network: Network, folder: str, **given: Any) -> accel.IndexReport:
     return accel.build_index(
         network.endpoint.object_url(folder),
@@ -80,8 +73,7 @@ def real_files(network: Network, quick: bool) -> list[Figure]:
     folder = upload_folder(network, path, f"files-{count}")
     data = sum(each.stat().st_size for each in path.iterdir())
     report = _build(network, folder)
-    _put(network, LAKE, DuckLake().make(network.endpoint, folder))
-    network.read([LAKE])
+    network.put(LAKE, DuckLake().make(network.endpoint, folder))
     query = Query("one", (folder,), ("key", "value"), (("key", "=", 3 * rows * (count // 3) + 300),))
     case, figures, seconds = f"{count:,} files, one by bounds", [], {}
     systems = ["accel with index", "accel", "datafusion", "duckdb", "ducklake", "ducklake, catalog local"]

@@ -26,7 +26,7 @@ import pathlib
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -35,7 +35,7 @@ from bench.peers.endpoint import Endpoint
 from bench.peers.protocol import Answer, Peer, Unsupported
 from bench.queries import Query
 
-__all__ = ["Spark"]
+__all__ = ["Spark", "make_session", "stop_session"]
 
 _HADOOP = "3.5.0"
 _AT_ONCE = 16
@@ -69,53 +69,63 @@ def _jars() -> pathlib.Path:
     return folder / "jars"
 
 
+def make_session(
+    endpoint: Endpoint, settings: Mapping[str, str], *, master: str = "local[*]", stream: str = "analytics"
+) -> Any:
+    """A session that reads `s3a://` URLs, in UTC; `settings` are Spark's own, besides those of this module.
+
+    Parameters
+    ----------
+    stream : {"analytics", "classic"}
+        S3A's input stream; both take vectored reads.
+    """
+    jars = _jars()
+    from pyspark.sql import SparkSession
+
+    s3a = {
+        "endpoint": endpoint.url,
+        "endpoint.region": endpoint.region,
+        "access.key": endpoint.access_key_id,
+        "secret.key": endpoint.secret_access_key,
+        "aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+        "path.style.access": "true",
+        "connection.ssl.enabled": str(endpoint.url.startswith("https:")).lower(),
+        "input.stream.type": stream,
+    }
+    every = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraClassPath": f"{jars}/*",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "4g",
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **{f"spark.hadoop.fs.s3a.{name}": value for name, value in s3a.items()},
+        **settings,
+    }
+    session = SparkSession.builder.master(master).config(map=every).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def stop_session(session: Any) -> None:
+    """Stop it, and let the JVM end by itself: it has folders to remove."""
+    gateway = session.sparkContext._gateway
+    session.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(8)
+
+
 class Spark(Peer):
     """`pyspark`, in SQL."""
 
     def open(self, endpoint: Endpoint) -> None:
-        jars = _jars()
-        from pyspark.sql import SparkSession
-
-        s3a = {
-            "endpoint": endpoint.url,
-            "endpoint.region": endpoint.region,
-            "access.key": endpoint.access_key_id,
-            "secret.key": endpoint.secret_access_key,
-            "aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
-            "path.style.access": "true",
-            "connection.ssl.enabled": str(endpoint.url.startswith("https:")).lower(),
-            "input.stream.type": "analytics",
-        }
-        settings = {
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.extraClassPath": f"{jars}/*",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.memory": "4g",
-            "spark.scheduler.mode": "FAIR",
-            "spark.sql.adaptive.enabled": "false",
-            "spark.sql.session.timeZone": "UTC",
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-        }
-        settings |= {f"spark.hadoop.fs.s3a.{name}": value for name, value in s3a.items()}
-        self._spark: Any = SparkSession.builder.master("local[*]").config(map={**settings}).getOrCreate()
-        self._spark.sparkContext.setLogLevel("ERROR")
+        self._spark = make_session(endpoint, {"spark.sql.adaptive.enabled": "false"})
         self._endpoint = endpoint
         self._views: dict[tuple[str, ...], str] = {}
-        atexit.register(self._stop)
-
-    @property
-    def session(self) -> Any:
-        """The session, for what is asked otherwise than by a query."""
-        return self._spark
-
-    def _stop(self) -> None:
-        """Let the JVM end by itself: it has folders to remove."""
-        gateway = self._spark.sparkContext._gateway
-        self._spark.stop()
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait(8)
+        atexit.register(stop_session, self._spark)
 
     def forget(self) -> None:
         for view in self._views.values():

@@ -32,6 +32,18 @@ def main(folder: str) -> None:
         "sql",
         [tuple(row) for row in spark.sql("SELECT month, count(*) FROM t GROUP BY 1 ORDER BY 1").collect()],
     )
+    wanted = spark.createDataFrame([(1, 5), (2, 39), (2, 40), (None, 7), (9, 7), (2, 39)], "m int, id long")
+    for name, given in (
+        ("lookup", {}),
+        ("lookup, ranges", {"max_keys": 1}),
+        ("lookup, left", {"how": "left"}),
+    ):
+        found = accel.spark.lookup(wanted, folder, on={"m": "month", "id": "id"}, columns=["value"], **given)
+        print(name, sorted((tuple(row) for row in found.collect()), key=repr))
+    accel.build_index(folder, to=f"{folder}/../index", indexes={"value": "keys"})
+    words = spark.createDataFrame([("m1 v7",), ("m2 v39",), ("m3 v1",)], "value string")
+    found = accel.spark.lookup(words, folder, on="value", columns=["id"], index=f"{folder}/../index")
+    print("lookup, index", sorted(tuple(row) for row in found.collect()))
     try:
         with accel.spark.metrics(spark):
             print("never")

@@ -1,4 +1,4 @@
-"""Spark Connect, with a local server: read, format("accel") and SQL."""
+"""Spark Connect, with a local server: read, format("accel"), SQL and lookup."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.timeout(600)
-def test_read_format_and_sql(tmp_path: Path) -> None:
+def test_read_format_sql_and_lookup(tmp_path: Path) -> None:
     """A process of its own: a client of Connect does not share one with a classic session."""
     pytest.importorskip("grpc", reason="Spark Connect needs grpcio: pip install 'pyspark[connect]'")
     for month in range(3):
         path = tmp_path / "t" / f"month={month}" / "part.parquet"
         path.parent.mkdir(parents=True)
-        pq.write_table(pa.table({"id": pa.array(range(40), pa.int64())}), path)
+        values = [f"m{month} v{number}" for number in range(40)]
+        pq.write_table(pa.table({"id": pa.array(range(40), pa.int64()), "value": values}), path)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
     environment["PYTHONPATH"] = str(ROOT)
     ran = subprocess.run(
@@ -40,5 +41,9 @@ def test_read_format_and_sql(tmp_path: Path) -> None:
         "executors 70",
         "format 40",
         "sql [(0, 40), (1, 40), (2, 40)]",
+        "lookup [(1, 5, 'm1 v5'), (2, 39, 'm2 v39'), (2, 39, 'm2 v39')]",
+        "lookup, ranges [(1, 5, 'm1 v5'), (2, 39, 'm2 v39'), (2, 39, 'm2 v39')]",
+        "lookup, left [(1, 5, 'm1 v5'), (2, 39, 'm2 v39'), (2, 39, 'm2 v39'), (2, 40, None), (9, 7, None), (None, 7, None)]",
+        "lookup, index [('m1 v7', 7), ('m2 v39', 39)]",
         "metrics Spark Connect brings no counts of tasks back to its client",
     ]

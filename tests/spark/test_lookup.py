@@ -318,6 +318,63 @@ def test_executors_read_only_the_pages_that_may_match(
     assert proxy.bytes < (folder / "day=2" / "part.parquet").stat().st_size / 2
 
 
+# -- keys that an index outside the files looks up ----------------------------------------------------
+
+UNSORTED_FILES, UNSORTED_ROWS = 6, 500
+
+
+@pytest.fixture(scope="module")
+def unsorted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files that each span all ids and names, so that neither bounds nor pages rule anything out."""
+    root = tmp_path_factory.mktemp("unsorted") / "files"
+    root.mkdir()
+    ids = np.random.default_rng(9).permutation(UNSORTED_FILES * UNSORTED_ROWS)
+    for number, some in enumerate(np.split(ids, UNSORTED_FILES)):
+        names = pa.array([f"name {one // 10:04d}" for one in some], mask=some % 100 == 7)
+        kinds = [("kind 0", f"kind {1 + number}", "kind 9")[one % 3] for one in some]
+        table = pa.table({"id": some, "name": names, "value": some * 0.5, "kind": kinds})
+        pq.write_table(table, root / f"{number}.parquet", write_page_index=True, max_rows_per_page=50)
+    return root
+
+
+INDEXES: list[tuple[str, dict[Any, Any], list[str], int]] = [
+    ("keys", {"id": "keys"}, ["id"], 3 * 50),
+    ("text", {"name": "keys"}, ["name"], 30 * 50),
+    ("bloom", {"id": "bloom"}, ["id"], 4 * UNSORTED_ROWS),
+    ("two_columns", {("name", "id"): "keys"}, ["name", "id"], 3 * 50),
+    ("a_key_of_one_of_two", {"id": "keys"}, ["name", "id"], 3 * 50),
+    ("distinct", {"kind": "distinct"}, ["kind", "id"], 3 * UNSORTED_ROWS),
+]
+
+
+@pytest.mark.parametrize(
+    ("indexes", "on", "most_rows"), [case[1:] for case in INDEXES], ids=[case[0] for case in INDEXES]
+)
+def test_keys_are_looked_up_in_the_index(
+    spark: SparkSession,
+    unsorted: Path,
+    tmp_path: Path,
+    indexes: dict[Any, Any],
+    on: list[str],
+    most_rows: int,
+) -> None:
+    """The rows are Spark's, and pages are read that the index names."""
+    accel.build_index(str(unsorted), to=str(tmp_path / "index"), indexes=indexes)
+    own = spark.read.parquet(str(unsorted))
+    wanted = own.where("id IN (16, 1234, 2998)").select(*on).cache()
+    wanted = wanted.unionAll(
+        spark.createDataFrame([(None, "absent", "kind 1")], "id long, name string, kind string").select(*on)
+    )
+    with accel.spark.metrics(spark) as counts:
+        found = _sorted_rows(
+            accel.spark.lookup(wanted, str(unsorted), on=on, columns=["value"], index=str(tmp_path / "index"))
+        )
+    assert found == _sorted_rows(wanted.join(own.select(*on, "value"), on))
+    assert len(found) >= 1
+    assert (counts.catalog.total, counts.warnings) == (UNSORTED_FILES, [])
+    assert counts.rows.kept <= most_rows
+
+
 REFUSALS: list[tuple[str, dict[str, Any], type[Exception], str]] = [
     ("missing", {"on": {"k": "nothing"}}, ColumnNotFoundError, "no column 'nothing'"),
     ("types", {"on": {"text": "number"}}, AccelError, "cast the keys"),

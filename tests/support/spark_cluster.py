@@ -169,7 +169,9 @@ class SparkCluster:
     def _start_worker(self) -> None:
         number = len(self._workers)
         size = ["--cores", "1", "--memory", "1g", "--work-dir", str(self.folder / f"worker{number}")]
-        places = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", self.url]
+        # Each has an address of its own: Spark runs no second attempt of a task on a machine that has the first.
+        host = f"127.0.0.{number + 1}"
+        places = ["--host", host, "--port", "0", "--webui-port", "0", self.url]
         main = "org.apache.spark.deploy.worker.Worker"
         self._workers.append(self._start(f"worker{number}", main, [*size, *places]))
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -346,3 +348,79 @@ def test_an_index_of_a_kind_of_later_versions_is_passed_over(monkeypatch: pytest
     assert "ngram s" not in dropped
     accel.compact_index(INDEX, store=store)
     asked(store, "a = 3")
+
+
+@pytest.mark.parametrize(
+    ("indexes", "where"), [({"a": "keys"}, "a = {}"), ({"s": "ngram"}, "s LIKE '%text {}%'")], ids=str
+)
+@pytest.mark.parametrize("hint", [8, 700, 1000, 1 << 20], ids="tail of {} bytes".format)
+def test_pages_are_found_however_a_file_was_opened_before(
+    indexes: dict[str, str], where: str, hint: int
+) -> None:
+    values = [number * 7 % 40 + 100 for number in range(40)]
+    store = directory(*(pa.table({"a": values, "s": [f"text {one}" for one in values]}) for _ in range(2)))
+    accel.build_index("t/", indexes=indexes, columns=[], store=store)
+    for value in values[5:20:5]:
+        # What it opens stays in the cache with as much of its end as was read.
+        cache = accel.Cache()
+        accel.scan(
+            "t/", "a >= 0", index=None, store=store, cache=cache, options=accel.Options(tail_hint=hint)
+        ).to_table()
+        scan = accel.scan("t/", where.format(value), index=INDEX, store=store, cache=cache)
+        assert scan.to_table()["a"].to_pylist() == [value, value]
+        assert scan.metrics.warnings == []
+        (counts,) = scan.metrics.catalog_dropped.values()
+        assert counts["rows"] == 70
+
+
+def test_pages_of_a_file_whose_page_indexes_are_too_long_for_an_index() -> None:
+    columns = {f"c{at}": range(1000) for at in range(36)}
+    one = pa.table({"a": [number * 7 % 1000 for number in range(1000)]} | columns)
+    store = directory(one, page_rows=1, group_rows=250)
+    options = accel.Options(tail_hint=1 << 22)
+    accel.build_index("t/", indexes={"a": "keys"}, columns=[], store=store, options=options)
+    for value in (7, 14, 21, 7 * 600 % 1000):
+        rows, dropped = asked(store, f"a = {value}")
+        assert len(rows) == 1
+        assert dropped["keys a"]["rows"] == 750
+
+
+@pytest.mark.parametrize("kind", ["keys", "distinct"])
+@pytest.mark.parametrize(
+    ("type", "values", "where"),
+    [
+        (pa.float16(), [-0.0, 1.5, None], "a IN (0.0, 7, NULL)"),
+        (pa.decimal32(7, 2), [decimal.Decimal("1.25"), decimal.Decimal("-3.10"), None], "a = 1.25"),
+        (pa.decimal64(15, 3), [decimal.Decimal("-3.1"), decimal.Decimal("1.255"), None], "a = -3.1"),
+        (pa.string_view(), ["x", "a longer text than a view has room for", None], "a = 'x'"),
+        (pa.binary_view(), [b"x", b"\xff" * 70, None], "a = 'x'"),
+    ],
+    ids=str,
+)
+def test_types_that_pyarrow_does_not_sort(
+    kind: str, type: pa.DataType, values: list[Any], where: str
+) -> None:
+    taken = [np.float16(one) if one is not None and pa.types.is_float16(type) else one for one in values]
+    store = directory(*(pa.table({"a": pa.array(some, type)}) for some in (taken, taken[1:], taken[1:])))
+    accel.build_index("t/", indexes={"a": kind}, columns=[], store=store)
+    rows, dropped = asked(store, where)
+    assert rows
+    assert dropped[f"{kind} a"]["files"] == 2
+    assert verify_index(INDEX, store=store).is_empty
+
+
+def test_a_file_with_more_text_than_an_array_holds_is_not_covered(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = directory(*NUMBERS)
+    joined = pa.concat_arrays
+
+    def concat_arrays(arrays: list[pa.Array]) -> pa.Array:
+        if arrays[0][0].as_py() == "text 2":
+            raise pa.ArrowInvalid("offset overflow while concatenating arrays")
+        return joined(arrays)
+
+    monkeypatch.setattr(pa, "concat_arrays", concat_arrays)
+    accel.build_index("t/", indexes={"s": "ngram"}, columns=[], store=store)
+    monkeypatch.undo()
+    rows, dropped = asked(store, "s LIKE '%ext 3%'")
+    assert len(rows) == 40
+    assert dropped["ngram s"]["files"] == 1

@@ -1,0 +1,79 @@
+"""accel in Spark against Spark's own reader over S3A: what is to be reached, and what is.
+
+Real MinIO behind a network of 30 ms to the first byte and 90 MB/s a response; one warm session, `local[2]`, in which the sides
+are asked in turn and their rows compared. S3A reads by its analytics stream, with vectored reads (`bench/peers/spark.py`).
+
+`python -m bench.e2e.spark [--quick] [--times N] [--json FILE] [case...]` prints times (medians), requests and bytes, then each
+number beside its target.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import accel
+from bench.e2e import spark_lookup, spark_queries, spark_rewrite, spark_scans
+from bench.e2e.figures import Figure, print_figures
+from bench.e2e.spark_measuring import Bench, Found, Measured
+from bench.latency.lookups import print_rows
+from bench.network import slow_network
+from bench.peers.spark import make_session, stop_session
+
+CASES: dict[str, Callable[[Bench], Found]] = {
+    "one": spark_queries.one_file,
+    "many": spark_queries.many_files,
+    "lookup": spark_lookup.lookup_join,
+    "scan": spark_scans.full_scan,
+    "small": spark_scans.small_files,
+    "empty": spark_scans.empty_tasks,
+    "optimize": spark_rewrite.optimize,
+}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--quick", action="store_true", help="small data, few turns")
+    parser.add_argument("--times", type=int, help="turns of each case that count")
+    parser.add_argument("--stream", choices=("analytics", "classic"), default="analytics", help="S3A's")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there, too")
+    parser.add_argument("cases", nargs="*", help=f"some of {' '.join(CASES)}")
+    given = parser.parse_args()
+    unknown = set(given.cases) - CASES.keys()
+    if unknown:
+        parser.error(f"no such cases: {' '.join(sorted(unknown))}")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    measured: list[Measured] = []
+    figures: list[Figure] = []
+    with slow_network() as network:
+        spark = make_session(network.endpoint, {}, master="local[2]", stream=given.stream)
+        try:
+            accel.spark.register(spark, pushdown=True)
+            bench = Bench(network, spark, given.quick, given.times or (2 if given.quick else 5))
+            for case in given.cases or CASES:
+                begun = time.monotonic()
+                sides, verdicts = CASES[case](bench)
+                print(f"{case}: {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+                measured += sides
+                figures += verdicts
+        finally:
+            stop_session(spark)
+    print_rows([one.row() for one in measured])
+    print()
+    print_figures(figures)
+    print(f"\nAbsolute times are this machine's, load {os.getloadavg()[0]:.1f}: compare ratios.")
+    if given.json:
+        numbers = {"measured": measured, "figures": figures}
+        document = {name: [dataclasses.asdict(one) for one in rows] for name, rows in numbers.items()}
+        given.json.write_text(json.dumps(document, indent=1))
+
+
+if __name__ == "__main__":
+    main()
