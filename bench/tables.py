@@ -9,7 +9,7 @@ from bench.document import Document
 from bench.summary import FLOOR, SUBJECT, Line, Place, Summary
 from bench.targets import Verdict
 
-__all__ = ["aligned", "label", "markdown", "overview"]
+__all__ = ["aligned", "label", "markdown", "overview", "table"]
 
 Cells = Sequence[str]
 
@@ -120,17 +120,17 @@ def _sections(document: Document, verdicts: Sequence[Verdict]) -> Iterator[str]:
         yield ""
     yield "Versions: " + ", ".join(f"{name} {version}" for name, version in machine["versions"].items()) + "."
     yield "\n## accel, the floor and the fastest peer\n"
-    yield _table(overview(document))
+    yield table(overview(document))
     yield "\nThe fastest peer is one that does not answer from a cache of data, but where the query is repeated."
     yield "\n## Targets\n"
-    yield _table([("target", "measured", "met"), *((v.target, v.measured, v.word) for v in verdicts)])
+    yield table([("target", "measured", "met"), *((v.target, v.measured, v.word) for v in verdicts)])
     yield "\n## Every system"
     for place, lines in document.summary:
         note = document.cases.get(place.case)
         yield f"\n### {label(document, place)}, {place.mode}\n"
         if note is not None:
             yield f"{note.what[:1].upper()}{note.what[1:]}. Rows: {_rows(lines)}.\n"
-        yield _table([DETAIL, *(_detail(document.summary, place, line) for line in _ordered(lines))])
+        yield table([DETAIL, *(_detail(document.summary, place, line) for line in _ordered(lines))])
     yield from _left_out(document)
 
 
@@ -164,7 +164,7 @@ def _left_out(document: Document) -> Iterator[str]:
         yield from (f"- {name}: {why}" for name, why in document.skipped.items())
     for name, found in document.micro.items():
         yield f"\n## bench.micro.{name}\n"
-        yield _table([("what", "value"), *((what, f"{value:.4g}") for what, value in found.items())])
+        yield table([("what", "value"), *((what, f"{value:.4g}") for what, value in found.items())])
 
 
 def _ordered(lines: Mapping[str, Line]) -> list[Line]:
@@ -194,7 +194,7 @@ def _detail(summary: Summary, place: Place, line: Line) -> Cells:
     )
 
 
-def _table(rows: Sequence[Cells]) -> str:
+def table(rows: Sequence[Cells]) -> str:
     head, *body = ("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
     return "\n".join((head, "|" + "---|" * len(rows[0]), *body))
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Hashable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-__all__ = ["CacheKey", "Entry", "file_key"]
+if TYPE_CHECKING:
+    from accel.ranges import ObjectId
+
+__all__ = ["CacheKey", "Entry", "file_key", "version_key"]
 
 
 class Entry(enum.Enum):
@@ -15,7 +18,7 @@ class Entry(enum.Enum):
     FILE = enum.auto()
     """The handle of a file, whatever its version: `MetadataFreshness` decides whether it may be used."""
     CURRENT = enum.auto()
-    """A check under way whether a version is the current one."""
+    """A check under way whether a version is the current one, and when (monotonic clock) one was."""
     DICTIONARY = enum.auto()
     TAIL_HINT = enum.auto()
     LISTING = enum.auto()
@@ -44,3 +47,8 @@ class CacheKey(NamedTuple):
 def file_key(token: str, path: str) -> CacheKey:
     """Return the key of a file's handle, and of the load that brings it."""
     return CacheKey(token, path, None, Entry.FILE)
+
+
+def version_key(token: str, version: ObjectId) -> CacheKey:
+    """Return the key of what is found out about one version of an object: see `Entry.CURRENT`."""
+    return CacheKey(token, version.path, version, Entry.CURRENT)

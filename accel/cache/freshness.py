@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from cachetools import LRUCache
 
 from accel.cache.cache import Cache
-from accel.cache.cache_key import CacheKey, Entry, file_key
+from accel.cache.cache_key import file_key, version_key
 from accel.errors import StoreError
 from accel.metrics import Metrics
 from accel.options import MIB
@@ -87,6 +87,16 @@ class MetadataFreshness:
             return True
         return self.is_fresh(client, handle, moment)
 
+    def was_confirmed(self, client: Client, version: ObjectId, moment: float) -> bool:
+        """Return whether a pinned read of a version succeeded within `max_age` before `moment`, and this process has not
+        written the object since."""
+        confirmed = self._cache.peek(version_key(client.token, version))
+        return (
+            isinstance(confirmed, float)
+            and moment - confirmed < self._cache.max_age
+            and not written_since(client.root, version.path, moment=confirmed)
+        )
+
     def is_fresh(self, client: Client, handle: FileHandle, now: float) -> bool:
         """Return whether a handle is young enough at `now` (monotonic clock) to be used without asking, and the file was
         not written by this process since."""
@@ -142,7 +152,7 @@ class MetadataFreshness:
             return None
         if self.is_usable(client, handle, file=file, now=now):
             return 0
-        key = CacheKey(client.token, version.path, version, Entry.CURRENT)
+        key = version_key(client.token, version)
         while True:
             led: list[bool] = []
             sent_at = await self._cache.single_flight.share(key, partial(self._ask, client, version, led))

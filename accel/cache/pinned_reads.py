@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from accel.arrays import own_copy
 from accel.cache.cache import Cache
-from accel.cache.cache_key import CacheKey, Entry
+from accel.cache.cache_key import CacheKey, Entry, version_key
 from accel.coalesce import Merging
 from accel.errors import ObjectChangedError, StoreError
 from accel.metrics import Metrics
@@ -28,6 +29,8 @@ __all__ = ["PinnedReads"]
 _COPIED = 512 * 1024
 # A range that another read has fetched is copied out of a response that is more than twice as long.
 _SLACK = 2
+# What the cache counts for the moment at which a version was current.
+_CONFIRMED_BYTES = 512
 _DATA = (Kind.PAGE, Kind.CHUNK, Kind.DICTIONARY)
 
 
@@ -47,6 +50,9 @@ class PinnedReads:
         How ranges become requests.
     dictionaries : bool
         Whether dictionary pages are stored in the byte tier, not in the metadata tier as those of lookups.
+    confirms : bool
+        Whether the answer to a pinned request counts as a check that the version is current. It does for tasks that were
+        planned elsewhere, as this process has no metadata of their files.
     """
 
     def __init__(
@@ -59,6 +65,7 @@ class PinnedReads:
         current: bool,
         merging: Merging | None = None,
         dictionaries: bool = False,
+        confirms: bool = False,
     ) -> None:
         self._client = client
         self._merging = merging
@@ -70,7 +77,9 @@ class PinnedReads:
         self.shares = current and strong
         """Whether bytes that other reads of this version fetched may be used."""
         # The kernel caches local files.
-        self._caches = self.shares and cache.data > 0 and client.root != LOCAL_ROOT
+        cacheable = strong and cache.data > 0 and client.root != LOCAL_ROOT
+        self._caches = self.shares and cacheable
+        self._confirms = confirms and cacheable
 
     def missing(self, want: Want) -> ByteRange | None:
         """Return the part of a range that has to be fetched; None if all of it is cached."""
@@ -162,10 +171,13 @@ class PinnedReads:
         return stash, 1
 
     async def _fetch(self, wants: Sequence[Want]) -> Stash:
+        asked = time.monotonic()
         stash = await self._client.read(
             self._file.path, wants, pin=self._file, metrics=self._metrics, merging=self._merging
         )
-        if self._caches:
+        if self._confirms:
+            self._cache.put(version_key(self._client.token, self._file), asked, _CONFIRMED_BYTES)
+        if self._caches or self._confirms:
             await self._store(wants, stash)
         return stash
 

@@ -23,11 +23,10 @@ from accel.catalog.describer import Described, FileDescriber
 from accel.catalog.describing import BOUNDS_ORDER
 from accel.catalog.head import CatalogHead, Retired, Segment, Table
 from accel.catalog.homes import CatalogHome
-from accel.catalog.kind import CatalogIndex, check_ordinals, file_column, with_file_column
+from accel.catalog.kind import CatalogIndex, TableRows, check_ordinals, file_column, with_file_column
 from accel.catalog.kinds import indexes_of
 from accel.catalog.segments import CatalogSnapshot, SegmentReader, SegmentTables
 from accel.catalog.sorted_runs import SortedRuns
-from accel.catalog.table_files import Rows
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.options import Options
@@ -523,13 +522,14 @@ class CatalogBuilder:
         for own, moved in zip(live, places, strict=True):
             moved[own] = ordinals[done : done + int(own.sum())]
             done += int(own.sum())
-        merged = {Table.FILES: everything.take(pa.array(by_path))}
+        merged = {Table.FILES: TableRows.of(everything.take(pa.array(by_path)))}
         uncovered: dict[str, frozenset[int]] = {}
         bounds = [
             _renumbered(await self._tables_reader().whole_table(tables, Table.BOUNDS), moved)
             for tables, moved in zip(parts, places, strict=True)
         ]
-        merged[Table.BOUNDS] = await WORK.run(lambda: pa.concat_tables(bounds).sort_by(BOUNDS_ORDER))
+        together = await WORK.run(lambda: pa.concat_tables(bounds).sort_by(BOUNDS_ORDER))
+        merged[Table.BOUNDS] = TableRows.of(together)
         with contextlib.ExitStack() as stack:
             for index in indexes_of(head.indexes):
                 runs = stack.enter_context(SortedRuns(index.order, run_bytes=self.describer.run_bytes))
@@ -545,7 +545,7 @@ class CatalogBuilder:
         parts: Sequence[SegmentTables],
         places: Sequence[Int64s],
         runs: SortedRuns,
-    ) -> tuple[Rows | None, frozenset[int]]:
+    ) -> tuple[TableRows | None, frozenset[int]]:
         """The table of an index over the files of several segments, and the files that it does not cover.
 
         `places` are the new ordinals of the files of each segment.
@@ -572,8 +572,10 @@ class CatalogBuilder:
                     await WORK.run(runs.add, part)
                 else:
                     whole.append(part)
-        rows = await WORK.run(index.merged, whole) if whole else await WORK.run(runs.reader)
-        return rows, frozenset(missing)
+        if whole:
+            return TableRows.of(await WORK.run(index.merged, whole)), frozenset(missing)
+        rows = await WORK.run(runs.reader)
+        return None if rows is None else TableRows(rows, runs.num_rows), frozenset(missing)
 
 
 def _groups(tables: Sequence[SegmentTables]) -> list[list[SegmentTables]]:

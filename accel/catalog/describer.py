@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from accel.cache.cache import Cache
-from accel.catalog.describing import BoundsTable, FilesTable
+from accel.catalog.describing import MOST_METADATA, BoundsTable, FilesTable
 from accel.catalog.head import CatalogHead, Segment, Table
-from accel.catalog.kind import CatalogIndex, IndexTableBuilder
+from accel.catalog.kind import CatalogIndex, IndexTableBuilder, TableRows
 from accel.catalog.kinds import indexes_of
 from accel.catalog.object_tables import read_file
 from accel.catalog.sorted_runs import RUN_BYTES
-from accel.catalog.table_files import Rows
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.options import MIB, Options
@@ -44,7 +43,6 @@ __all__ = ["Described", "FileDescriber"]
 
 _BLOCK: Final = 256
 """Files opened at the same time."""
-_MOST_INDEX_BYTES: Final = MIB
 _READ_AHEAD: Final = 8
 """Files of which values are read at the same time, at most."""
 _RUN_SHARE: Final = 16
@@ -136,9 +134,9 @@ class FileDescriber:
                         on_files(len(opened))
             if not len(rows):
                 return Described(failed=failed)
-            tables: dict[str, Rows] = {
-                Table.FILES: await WORK.run(rows.finish),
-                Table.BOUNDS: await WORK.run(bounds.finish),
+            tables = {
+                Table.FILES: TableRows.of(await WORK.run(rows.finish)),
+                Table.BOUNDS: TableRows.of(await WORK.run(bounds.finish)),
             }
             uncovered = {}
             for index, builder in indexes:
@@ -278,7 +276,7 @@ class FileDescriber:
         try:
             if handle is None:
                 handle, _ = await reader.open(file)
-            region = handle.index_region(_MOST_INDEX_BYTES)
+            region = handle.index_region(MOST_METADATA)
             if region is not None:
                 want = Want(ReadKey(Kind.OFFSET_INDEX), region)
                 client = self._client_for(file.root)

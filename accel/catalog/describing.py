@@ -31,6 +31,7 @@ __all__ = [
     "BOUNDS_ORDER",
     "BOUNDS_SCHEMA",
     "FILES_SCHEMA",
+    "MOST_METADATA",
     "WHOLE_FILE",
     "BoundsTable",
     "FilesTable",
@@ -42,7 +43,7 @@ __all__ = [
 
 WHOLE_FILE: Final = -1
 """Stands for the row group in rows of `bounds` that are about a whole file."""
-_MOST_METADATA: Final = 1 << 20
+MOST_METADATA: Final = 1 << 20
 """Bytes of metadata that a catalog holds of a file beside its footer."""
 
 FILES_SCHEMA: Final = pa.schema(
@@ -317,14 +318,15 @@ def _totals(counts: Int64s, stretches: Sequence[tuple[int, int]]) -> Int64s:
 
 
 def metadata_bytes(handle: FileHandle) -> bytes:
-    """Return the last bytes of a file from which its handle can be made again: the footer, and the page indexes before it where
-    they are in memory."""
+    """Return the last bytes of a file from which its handle can be made again: the footer, and the page indexes and embedded
+    indexes before it as far as they are in memory."""
     packed = handle.pack()
     footer = packed.footer
     end = b"".join((footer, struct.pack("<I", len(footer)), MAGIC))
-    first = handle.size - handle.suggested_tail_bytes()
-    if handle.tail_start <= first and len(handle.tail) - (first - handle.tail_start) <= _MOST_METADATA:
-        return bytes(handle.tail[first - handle.tail_start :]) + end
+    page_indexes = packed.footer_start - handle.page_index_bytes
+    for first in (handle.size - handle.suggested_tail_bytes(), page_indexes):
+        if handle.tail_start <= first and packed.footer_start - first <= MOST_METADATA:
+            return bytes(handle.tail[first - handle.tail_start :]) + end
     return end
 
 

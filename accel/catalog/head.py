@@ -25,6 +25,7 @@ from accel.arrays import bytes_array, integers_array
 from accel.decode.arrow import arrow_schema
 from accel.errors import IndexFormatError
 from accel.format.footer import parse_footer, parse_tail
+from accel.tables.hive import SpelledColumn, spelled_columns
 
 if TYPE_CHECKING:
     from accel.arrays import Bools
@@ -34,6 +35,7 @@ __all__ = [
     "FORMAT_VERSION",
     "HEAD_NAME",
     "HEAD_SCHEMA",
+    "REBUILD",
     "CatalogHead",
     "Retired",
     "Segment",
@@ -45,11 +47,16 @@ __all__ = [
 
 HEAD_NAME: Final = "head"
 """The name of the head in the directory of the catalog."""
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+REBUILD: Final = "build the index again elsewhere"
+"""What to do where an object of a catalog is damaged."""
 _MAGIC = b"ACCELCAT"
 _PREFIX = struct.Struct("<8sI16s")
 _METADATA_KEY = b"accel.catalog"
 _OBJECT_NAME = re.compile(r"[a-z]+-[0-9a-zA-Z.]+-[0-9a-f]{16}\.(parquet|pages)")
+
+
+_SPELLED_TYPES: Final = {str(kind): kind for kind in (pa.int64(), pa.date32(), pa.string(), pa.null())}
 
 
 class Table:
@@ -95,10 +102,21 @@ class SegmentObject:
 
     @functools.cached_property
     def footer(self) -> FileMetadata:
-        """The footer of the object; raises ParquetFormatError where it is damaged."""
+        """The footer of the object.
+
+        Raises
+        ------
+        ParquetFormatError
+            It is damaged.
+        IndexFormatError
+            It tells of other rows than the table has.
+        """
         length = parse_tail(memoryview(self.tail)[-8:]).length
         start = self.size - 8 - length
-        return parse_footer(self.tail[-8 - length : -8], file_size=self.size, footer_start=start)
+        footer = parse_footer(self.tail[-8 - length : -8], file_size=self.size, footer_start=start)
+        if not self.num_rows == footer.num_rows == int(footer.group_rows.sum()):
+            raise IndexFormatError(f"the object {self.name} of the catalog lacks rows", hint=REBUILD)
+        return footer
 
     @functools.cached_property
     def schema(self) -> pa.Schema:
@@ -116,6 +134,9 @@ class Segment:
     """By table."""
     dropped: frozenset[int] = frozenset()
     """The ordinals of files that were removed or replaced since."""
+    num_rows: Mapping[str, int]
+    """By table, the rows that its builder made. An object that has others was damaged: a row that is gone could be a file that
+    is ruled out."""
     uncovered: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """By table, the ordinals of files of which it says nothing."""
     first_path: str = ""
@@ -124,6 +145,8 @@ class Segment:
     """The greatest."""
     spells_columns: bool = True
     """Whether a path may spell a partition column."""
+    spelled: Mapping[str, SpelledColumn] | None = None
+    """What the paths of all of its files spell, by key; None where that is not known, or their keys differ."""
 
     @property
     def num_live(self) -> int:
@@ -133,7 +156,10 @@ class Segment:
     def with_paths(self, paths: Sequence[str]) -> Segment:
         """Return the segment with what is to be known of the paths of its files before they are read."""
         spells = any("=" in path for path in paths)
-        return replace(self, first_path=min(paths), last_path=max(paths), spells_columns=spells)
+        spelled = spelled_columns(path.rpartition("/")[0] for path in paths) if spells else {}
+        return replace(
+            self, first_path=min(paths), last_path=max(paths), spells_columns=spells, spelled=spelled
+        )
 
     def covered_by(self, table: str) -> Bools:
         """Return whether a table says something of each file."""
@@ -213,6 +239,8 @@ class CatalogHead:
                     "files": segment.num_files,
                     "paths": [segment.first_path, segment.last_path],
                     "spells_columns": segment.spells_columns,
+                    "spelled": _spelled_text(segment.spelled),
+                    "rows": dict(segment.num_rows),
                     "dropped": ordinals_text(segment.dropped),
                     "uncovered": {
                         table: ordinals_text(files) for table, files in segment.uncovered.items() if files
@@ -281,7 +309,7 @@ class CatalogHead:
             generation=int(described["generation"]),
             columns=None if described["columns"] is None else tuple(described["columns"]),
             indexes={str(of): tuple(map(str, kinds)) for of, kinds in dict(described["indexes"]).items()},
-            complete=bool(described.get("complete", True)),
+            complete=bool(described["complete"]),
             segments=tuple(_segment(one, objects) for one in described["segments"]),
             retired=tuple(Retired(_checked_name(name), float(since)) for name, since in described["retired"]),
         )
@@ -294,17 +322,39 @@ def _segment(described: Mapping[str, Any], objects: Mapping[str, Mapping[str, Se
     named = {*dropped, *(at for files in uncovered.values() for at in files)}
     if tables[Table.FILES].num_rows != num_files or any(at >= num_files for at in named):
         raise IndexFormatError("the head of the catalog contradicts itself about the files of a segment")
+    num_rows = {str(table): int(rows) for table, rows in described["rows"].items()}
+    if num_rows != {table: one.num_rows for table, one in tables.items()}:
+        raise IndexFormatError(
+            "a table of the catalog has not the rows that were made for it", hint="build the index again"
+        )
     first_path, last_path = described["paths"]
     return Segment(
         id=str(described["id"]),
         num_files=num_files,
         objects=tables,
+        num_rows=num_rows,
         dropped=dropped,
         uncovered=uncovered,
         first_path=str(first_path),
         last_path=str(last_path),
         spells_columns=bool(described["spells_columns"]),
+        spelled=_spelled_of(described["spelled"]),
     )
+
+
+def _spelled_text(spelled: Mapping[str, SpelledColumn] | None) -> Any:
+    if spelled is None:
+        return None
+    return [[key, str(one.kind), one.lower, one.upper, one.has_null] for key, one in spelled.items()]
+
+
+def _spelled_of(described: Any) -> Mapping[str, SpelledColumn] | None:
+    if described is None:
+        return None
+    return {
+        str(key): SpelledColumn(_SPELLED_TYPES[kind], lower, upper, bool(has_null))
+        for key, kind, lower, upper, has_null in described
+    }
 
 
 def _array(values: Sequence[Any], to: pa.DataType) -> pa.Array:

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from accel.cache.cache import Cache
     from accel.cache.cache_key import CacheKey
     from accel.catalog.head import CatalogHead, Segment
+    from accel.catalog.kind import TableRows
     from accel.catalog.segments import CatalogSnapshot, SegmentReader
-    from accel.catalog.table_files import Rows
     from accel.metrics import Metrics
     from accel.options import Options
     from accel.store.client import Connector
@@ -104,13 +104,20 @@ class CatalogHome(Protocol):
 
     async def put_segment(
         self,
-        tables: Mapping[str, Rows],
+        tables: Mapping[str, TableRows],
         *,
         num_files: int,
         uncovered: Mapping[str, frozenset[int]] | None = None,
     ) -> Segment:
-        """Write the tables of a segment, each as an object that nothing names yet. The rows of one may be more than fit into
-        memory: they come in parts then."""
+        """Write the tables of a segment, each as an object that nothing names yet.
+
+        Raises
+        ------
+        AccelError
+            Not all rows of a table were written.
+        StoreError
+            The home cannot be written to, or failed.
+        """
         ...
 
     async def list_objects(self) -> Sequence[ObjectEntry]:

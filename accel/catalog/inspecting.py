@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from accel.catalog.describing import BoundsTable, FilesTable
 from accel.catalog.head import CatalogHead, Table
 from accel.catalog.kinds import index_of_table, indexes_of
-from accel.catalog.table_files import table_of
 from accel.catalog.verbs import IndexCall, Path
 from accel.errors import AccelError
 from accel.metrics import Metrics
@@ -305,9 +304,9 @@ async def _is_of(
     await builder.describer.add_values([(index, fresh)], ordinal, file, handle)
     found = fresh.finish()
     own = by_file[ordinal]
-    found = found if found is None else table_of(found)
+    rows = None if found is None else found.in_memory()
     fresh.close()
-    again = own.slice(0, 0) if found is None else index.by_file(found, len(by_file))[ordinal]
+    again = own.slice(0, 0) if rows is None else index.by_file(rows, len(by_file))[ordinal]
     return ordinal not in fresh.uncovered and _are_same(again, own)
 
 

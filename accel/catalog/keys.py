@@ -18,7 +18,15 @@ import numpy as np
 import pyarrow as pa
 
 from accel.arrays import from_numpy, integers
-from accel.catalog.kind import CatalogQuestion, Hits, IndexTableBuilder, Lookup, RowwiseIndex, TableEncoding
+from accel.catalog.kind import (
+    CatalogQuestion,
+    Hits,
+    IndexTableBuilder,
+    Lookup,
+    RowwiseIndex,
+    TableEncoding,
+    TableRows,
+)
 from accel.catalog.sorted_runs import SortedRuns
 from accel.catalog.units import UnitHits, file_units, files_of_places, is_flat, moved_places, places_of
 from accel.format.domain import Domain, storage_type
@@ -148,8 +156,9 @@ class _Builder(IndexTableBuilder):
         self._rows.add(table.filter(columns[0].is_valid()))
         return True
 
-    def finish(self) -> pa.RecordBatchReader | None:
-        return self._rows.reader()
+    def finish(self) -> TableRows | None:
+        rows = self._rows.reader()
+        return None if rows is None else TableRows(rows, self._rows.num_rows)
 
     def close(self) -> None:
         self._rows.close()

@@ -39,6 +39,7 @@ __all__ = [
     "RowHits",
     "RowwiseIndex",
     "TableEncoding",
+    "TableRows",
     "check_ordinals",
     "evidence_of",
     "file_column",
@@ -182,6 +183,37 @@ def rows_of(
 # -- building ----------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TableRows:
+    """The rows of a table of a segment, in its order."""
+
+    rows: pa.Table | pa.RecordBatchReader
+    """A reader where they may not fit into memory."""
+    num_rows: int
+    """How many its builder has made. The head says so, beside how many were written: a table that lacks some is noticed."""
+
+    @classmethod
+    def of(cls, table: pa.Table) -> TableRows:
+        """Return the rows of a table in memory."""
+        return cls(table, len(table))
+
+    def in_memory(self) -> pa.Table:
+        """Return all rows in memory; those of a reader are taken from it."""
+        return self.rows if isinstance(self.rows, pa.Table) else self.rows.read_all()
+
+    def batches(self) -> pa.RecordBatchReader:
+        """Return the rows in batches."""
+        return self.rows.to_reader() if isinstance(self.rows, pa.Table) else self.rows
+
+    def check_written(self, written: int, table: str) -> None:
+        """Raise AccelError unless so many rows have been written."""
+        if written != self.num_rows:
+            raise AccelError(
+                f"{written} of {self.num_rows} rows of the table {table!r} of an index were written",
+                hint="build it again",
+            )
+
+
 class IndexTableBuilder(abc.ABC):
     """Collects the table of an index for one segment."""
 
@@ -215,8 +247,8 @@ class IndexTableBuilder(abc.ABC):
         """
 
     @abc.abstractmethod
-    def finish(self) -> pa.Table | pa.RecordBatchReader | None:
-        """Return the table in its order; None where it has no row. One that may not fit into memory is a reader."""
+    def finish(self) -> TableRows | None:
+        """Return the table in its order; None where it has no row."""
 
     def close(self) -> None:
         """Release what the builder has on disk; what `finish` returned is of no use any more."""
@@ -236,13 +268,13 @@ class FileRowsBuilder(IndexTableBuilder):
         self._order = list(order)
         self.rows: list[pa.Table] = []
 
-    def finish(self) -> pa.Table | None:
+    def finish(self) -> TableRows | None:
         """See `IndexTableBuilder.finish`."""
         if not self.rows:
             return None
         whole = pa.concat_tables(self.rows)
         self.rows = []
-        return whole.sort_by(self._order)
+        return TableRows.of(whole.sort_by(self._order))
 
 
 class CatalogIndex(abc.ABC):

@@ -25,6 +25,7 @@ from accel.catalog.kind import (
     IndexTableBuilder,
     Lookup,
     TableEncoding,
+    TableRows,
     check_ordinals,
 )
 from accel.catalog.units import UnitHits, file_units, is_flat, places_of
@@ -398,5 +399,5 @@ class _Builder(IndexTableBuilder):
         self._blocks.add(files, grams, np.repeat(some, sizes), opaque)
         return True
 
-    def finish(self) -> pa.Table | None:
-        return None if self._blocks is None else self._blocks.finish()
+    def finish(self) -> TableRows | None:
+        return None if self._blocks is None else TableRows.of(self._blocks.finish())

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from accel.cache.cache import Cache
-from accel.catalog.head import Segment, SegmentObject
+from accel.catalog.head import REBUILD, Segment, SegmentObject
 from accel.catalog.segments import MatchingFiles
 from accel.errors import AccelError, IndexFormatError, ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
@@ -95,6 +95,7 @@ class ObjectTables:
             selection = {entry.url: _by_group(rows, one)}
         metrics = Metrics()
         try:
+            _ = one.footer  # refuses other rows than the head tells of
             found = await read_file(
                 entry,
                 client_for,
@@ -115,7 +116,7 @@ class ObjectTables:
         except AccelError as error:
             raise IndexFormatError(
                 f"the object {one.name} of the catalog is damaged: {error}",
-                hint="build the index again elsewhere",
+                hint=REBUILD,
             ) from error
         finally:
             if one.content is None:

@@ -21,9 +21,10 @@ from accel.cache.cache_key import CacheKey, Entry
 from accel.cache.freshness import PART_BYTES, put_object, written_since
 from accel.catalog.head import HEAD_NAME, CatalogHead, Segment, SegmentObject
 from accel.catalog.homes import CatalogHome
+from accel.catalog.kind import TableRows
 from accel.catalog.object_tables import ObjectTables
 from accel.catalog.segments import CatalogSnapshot, SegmentReader
-from accel.catalog.table_files import Rows, tail_of_file, without_page_index, write_table_file
+from accel.catalog.table_files import tail_of_file, without_page_index, write_table_file
 from accel.errors import IndexFormatError, ObjectChangedError, ParquetFormatError, StoreError
 from accel.metrics import Metrics
 from accel.options import MIB, Options
@@ -213,7 +214,7 @@ class ObjectHome(CatalogHome):
 
     async def put_segment(
         self,
-        tables: Mapping[str, Rows],
+        tables: Mapping[str, TableRows],
         *,
         num_files: int,
         uncovered: Mapping[str, frozenset[int]] | None = None,
@@ -223,16 +224,21 @@ class ObjectHome(CatalogHome):
             raise StoreError("this store cannot be written to", path=str(self))
         objects = {name: await self._put_table(name, table) for name, table in tables.items()}
         return Segment(
-            id=secrets.token_hex(8), num_files=num_files, objects=objects, uncovered=uncovered or {}
+            id=secrets.token_hex(8),
+            num_files=num_files,
+            objects=objects,
+            num_rows={name: table.num_rows for name, table in tables.items()},
+            uncovered=uncovered or {},
         )
 
-    async def _put_table(self, name: str, rows: Rows) -> SegmentObject:
+    async def _put_table(self, name: str, rows: TableRows) -> SegmentObject:
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         object_name = f"{name.partition(' ')[0]}-{stamp}-{secrets.token_hex(8)}.parquet"
         path = self._directory + object_name
         with tempfile.TemporaryDirectory(prefix="accel-catalog-") as directory:
             file = Path(directory) / "table.parquet"
-            num_rows = await WORK.run(write_table_file, name, rows, file)
+            num_rows = await WORK.run(write_table_file, name, rows.rows, file)
+            rows.check_written(num_rows, name)
             size = file.stat().st_size
             with file.open("rb") as source:
                 await put_object(self._client, path, parts=_parts_of(source), size=size)

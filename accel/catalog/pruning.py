@@ -18,9 +18,10 @@ import pyarrow as pa
 
 from accel.cache.cache import Cache
 from accel.catalog.describing import column_text
-from accel.catalog.head import Table
+from accel.catalog.head import Segment, Table
 from accel.catalog.homes import CatalogHome
 from accel.catalog.kind import CatalogQuestion, Hits, evidence_of, rows_of
+from accel.catalog.partitions import FilePartitions, bounds_of_segment
 from accel.catalog.segments import CatalogSnapshot, FileDirectory, SegmentReader, SegmentTables
 from accel.errors import AccelError, IndexFormatError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
@@ -28,6 +29,7 @@ from accel.planning.file_entry import FileBlock, FileEntry, FileFacts
 from accel.planning.projection import settle_schemas
 from accel.planning.selection import RowSelection
 from accel.predicate.expr import columns_of
+from accel.predicate.prune import prune
 from accel.scanning.file_source import SourceRequest
 from accel.store.fetch import same_etag
 from accel.store.range_store import ObjectEntry
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
     from accel.scanning.spec import ScanSpec
 
-__all__ = ["CatalogPruner", "FilePlace", "Verdict"]
+__all__ = ["BoundQuestion", "CatalogPruner", "FilePlace", "Verdict"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +89,35 @@ class Verdict:
             dropped_by[(dropped_by < 0) & ~may] = number
         return cls(dropped_by, (Table.BOUNDS, *hits), hits)
 
+    @classmethod
+    def of_none(cls, segment: Segment) -> Verdict:
+        """Return that no file of a segment matches, by the bounds of its partition columns."""
+        none = np.zeros(segment.num_files, np.int64)
+        return cls(none, (Table.BOUNDS,), {}, all_match=none > 0)
+
     @property
     def may_match(self) -> Bools:
         """Whether each file may."""
         may: Bools = self.dropped_by < 0
         return may
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoundQuestion:
+    """The predicate of a scan, as its catalog is asked about it."""
+
+    question: CatalogQuestion
+    constant: frozenset[str]
+    """The columns of it that paths spell."""
+
+    def may_hold(self, segment: Segment, partition_schema: pa.Schema) -> bool:
+        """Whether a segment may hold files that match, by what its head says of their paths."""
+        if not self.constant or segment.spelled is None:
+            return True
+        bounds = bounds_of_segment(
+            segment.spelled, partition_schema, self.question.bound, constant=self.constant
+        )
+        return bool(prune(self.question.bound, bounds, 1).may_true[0])
 
 
 class CatalogPruner:
@@ -203,7 +229,17 @@ class CatalogPruner:
         first = block.files[0]
         if 0 in places:
             (first,) = await self._with_metadata([(first, places[0])], reader)
-        verdicts = await self.verdicts(first, block.partition_schema, snapshot, reader, request)
+        asked = await self.ask(first, block.partition_schema, reader, request)
+        partitions: dict[str, FilePartitions] = {}
+        if asked is not None and asked.constant:
+            by_segment: dict[str, list[tuple[int, tuple[object, ...]]]] = {}
+            for at, covered in places.items():
+                values = covered.ordinal, block.files[at].partition
+                by_segment.setdefault(covered.tables.segment.id, []).append(values)
+            for one in snapshot.head.segments:
+                found = by_segment.get(one.id, ())
+                partitions[one.id] = FilePartitions.of_files(block.partition_schema, found, one.num_files)
+        verdicts = await self.verdicts(asked, snapshot, partitions, reader, request)
         left: list[tuple[FileEntry, FilePlace | None]] = []
         dropped: dict[str, list[int]] = {}
         for at, file in enumerate(block.files[1:], 1):
@@ -290,15 +326,10 @@ class CatalogPruner:
                 places[at] = FilePlace(tables, ordinal)
         return places
 
-    async def verdicts(
-        self,
-        first: FileEntry,
-        partition_schema: pa.Schema,
-        snapshot: CatalogSnapshot,
-        reader: SegmentReader,
-        request: SourceRequest,
-    ) -> Mapping[str, Verdict] | None:
-        """Return what may match in each segment; None where that cannot be said.
+    async def ask(
+        self, first: FileEntry, partition_schema: pa.Schema, reader: SegmentReader, request: SourceRequest
+    ) -> BoundQuestion | None:
+        """Return what the catalog is asked; None where it cannot say what may match.
 
         Parameters
         ----------
@@ -333,20 +364,53 @@ class CatalogPruner:
         except AccelError:
             return None  # the scan itself says what is wrong
         question = CatalogQuestion.of(where, bound, data_set=data_set, constant=constant)
+        return BoundQuestion(question, constant & {column.path[0] for column in bound.columns})
+
+    async def verdicts(
+        self,
+        asked: BoundQuestion | None,
+        snapshot: CatalogSnapshot,
+        partitions: Mapping[str, FilePartitions],
+        reader: SegmentReader,
+        request: SourceRequest,
+    ) -> Mapping[str, Verdict] | None:
+        """Return what may match in each segment; None where that cannot be said.
+
+        Parameters
+        ----------
+        asked : BoundQuestion or None
+            As `ask` returns it.
+        partitions : mapping
+            By segment, the values that the paths of its files spell.
+        """
+        if asked is None:
+            return None
+        bound, constant = asked.question.bound, asked.constant
+        spelled = {key: one.bounds(bound, constant) for key, one in partitions.items()}
+        verdicts: dict[str, Verdict] = {}
+        left: list[SegmentTables] = []
+        for tables in snapshot.tables:
+            key = tables.segment.id
+            if spelled.get(key) and not prune(bound, spelled[key], tables.segment.num_files).may_true.any():
+                # No other table of it needs to be read.
+                verdicts[key] = Verdict.of_none(tables.segment)
+            else:
+                left.append(tables)
         looked_up: list[Callable[[SegmentReader], Coroutine[Any, Any, Any]]] = [
-            partial(SegmentReader.look_up, tables=one, question=question) for one in snapshot.tables
+            partial(SegmentReader.look_up, tables=one, question=asked.question) for one in left
         ]
         bounded: list[Callable[[SegmentReader], Coroutine[Any, Any, Any]]] = [
-            partial(SegmentReader.find_bounds, tables=one, bound=bound, constant=constant)
-            for one in snapshot.tables
+            partial(SegmentReader.find_bounds, tables=one, bound=bound, constant=constant) for one in left
         ]
         found = await reader.side_by_side([*looked_up, *bounded])
-        n = len(snapshot.tables)
-        verdicts = {}
-        for tables, hits, matching in zip(snapshot.tables, found[:n], found[n:], strict=True):
-            verdict = Verdict.of(hits, partial(tables.may_match, bound, matching, constant=constant))
+        n = len(left)
+        for tables, hits, matching in zip(left, found[:n], found[n:], strict=True):
+            own = spelled.get(tables.segment.id, {})
+            may_match = partial(tables.may_match, bound, matching, constant=constant, partition=own)
+            verdict = Verdict.of(hits, may_match)
             if request.answers is not None and matching is None:
-                verdict = replace(verdict, all_match=tables.all_match(bound, constant=constant))
+                all_match = tables.all_match(bound, constant=constant, partition=own)
+                verdict = replace(verdict, all_match=all_match)
             verdicts[tables.segment.id] = verdict
         return verdicts
 
@@ -437,5 +501,8 @@ class CatalogPruner:
                 return file  # opened again in its turn, it says what is wrong
             current = handle.etag is not None and file.etag is not None and same_etag(handle.etag, file.etag)
             metrics = request.reader.metrics
+            if current:
+                # Which rows a page has is told by the page indexes of the catalog, which the cached handle may lack.
+                request.reader.opener.grow_tail(file, handle)
             rows = rows_of(verdict.hits, place.ordinal, handle, metrics=metrics) if current else None
         return file if rows is None else replace(file, facts=replace(file.facts, rows=rows))

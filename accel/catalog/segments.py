@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BOUND_COLUMNS",
     "CatalogSnapshot",
+    "ColumnBounds",
     "FileDirectory",
     "MatchingFiles",
     "SegmentReader",
@@ -44,6 +45,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+ColumnBounds: TypeAlias = Mapping[tuple[str, ...], Bounds]
+"""Bounds of each file of a segment, by the path of the column."""
 _FEW_FILES: Final = 64
 """Files whose metadata decides: bounds of further columns are not read for them."""
 _PLACE_BYTES: Final = 200
@@ -132,6 +135,7 @@ class SegmentTables:
         found: MatchingFiles | None = None,
         *,
         constant: frozenset[str],
+        partition: ColumnBounds,
         index_evidence: IndexEvidence | None = None,
     ) -> Bools:
         """Whether each file may hold rows that match, by what is read of its columns.
@@ -144,14 +148,12 @@ class SegmentTables:
             What `SegmentReader.find_bounds` returned: the files that the home left.
         constant : frozenset of str
             Top-level columns whose values do not come from the files.
+        partition : mapping
+            The bounds of each file, of columns that are `constant`, as far as its path spells them.
         index_evidence : callable, optional
             What indexes say of parts of the predicate.
         """
-        bounds = {
-            column.path: self.bounds_of(column)
-            for column in bound.columns
-            if column.path[0] not in constant and column_text(column.path) in self.columns
-        }
+        bounds = {**self._bounds_read(bound, constant), **partition}
         if found is not None:
             return _judge(
                 found,
@@ -164,15 +166,18 @@ class SegmentTables:
         evidence = prune(bound, bounds, self.segment.num_files, index_evidence=index_evidence)
         return evidence.may_true
 
-    def all_match(self, bound: Bound, *, constant: frozenset[str]) -> Bools:
+    def all_match(self, bound: Bound, *, constant: frozenset[str], partition: ColumnBounds) -> Bools:
         """Whether all rows of each file match, by what is read of its columns; parameters as for `may_match`."""
-        bounds = {
+        bounds = {**self._bounds_read(bound, constant), **partition}
+        evidence = prune(bound, bounds, self.segment.num_files)
+        return ~(evidence.may_false | evidence.may_null)
+
+    def _bounds_read(self, bound: Bound, constant: frozenset[str]) -> dict[tuple[str, ...], Bounds]:
+        return {
             column.path: self.bounds_of(column)
             for column in bound.columns
             if column.path[0] not in constant and column_text(column.path) in self.columns
         }
-        evidence = prune(bound, bounds, self.segment.num_files)
-        return ~(evidence.may_false | evidence.may_null)
 
     def bounds_of(self, column: BoundColumn) -> Bounds:
         """The bounds of each file, of a column that is read."""
@@ -546,7 +551,7 @@ _SCHEMAS: Final = {Table.FILES: FILES_SCHEMA, Table.BOUNDS: BOUNDS_SCHEMA}
 def _judge(
     found: MatchingFiles,
     bound: Bound,
-    others: Mapping[tuple[str, ...], Bounds],
+    others: ColumnBounds,
     *,
     num_files: int,
     constant: frozenset[str],

@@ -2,7 +2,7 @@
 
 Rows come file by file; as many as the memory allows are sorted and written as a run into a temporary directory, and at the end
 the runs are merged, a few blocks of each at a time. The order is Arrow's: nulls come last, NaN after all numbers, in either
-direction.
+direction. The sort is stable, whatever the memory: rows that are alike come out in the order in which they came.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ class SortedRuns:
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self.spilled = 0
         """Bytes that were written to disk."""
+        self.num_rows = 0
+        """Rows that come out."""
 
     def __enter__(self) -> Self:
         return self
@@ -73,10 +75,14 @@ class SortedRuns:
             directory.cleanup()
 
     def add(self, rows: pa.Table) -> None:
-        """Add rows, all of one schema. Of rows in different calls that are equal all may come out."""
+        """Add rows, all of one schema. Rows in different calls that are equal all come out."""
         # What is sorted in small parts is merged in half the time that the whole takes to be sorted.
-        self._waiting.append(rows.sort_by(self._order))
-        self._bytes += rows.nbytes
+        ordered = rows.sort_by(self._order)
+        if ordered.column_names == [name for name, _ in self._order]:
+            ordered = _distinct(ordered.combine_chunks())
+        self._waiting.append(ordered)
+        self.num_rows += len(ordered)
+        self._bytes += ordered.nbytes
         if self._bytes > self.run_bytes:
             self._spill()
 
@@ -107,18 +113,18 @@ class SortedRuns:
             files = [stack.enter_context(pa.OSFile(str(path), "rb")) for path in self._runs]
             runs = [_Run(pa.ipc.open_file(file), self._order) for file in files]
             while runs:
-                # What follows in any run comes after the last row of the run that ends first.
+                # What follows in any run comes after the last row of the run that ends first; that run alone may go on with equal rows.
                 ends = pa.Table.from_batches([run.rows.slice(len(run.rows) - 1) for run in runs])
-                (first_end,) = ends.sort_by(self._order).slice(0, 1).to_batches()
-                parts = [run.take_until(first_end) for run in runs]
+                first = kernels.sort_indices(ends, sort_keys=self._order)[0].as_py()
+                (first_end,) = ends.slice(first, 1).combine_chunks().to_batches()
+                parts = [run.take_until(first_end, equal=at <= first) for at, run in enumerate(runs)]
                 yield pa.Table.from_batches(parts).sort_by(self._order)
                 runs = [run for run in runs if run.fill()]
 
     def _sort_waiting(self) -> pa.Table:
         together = pa.concat_tables(self._waiting)
         self._waiting, self._bytes = [], 0
-        ordered = together.sort_by(self._order).combine_chunks()
-        return _distinct(ordered) if together.column_names == [name for name, _ in self._order] else ordered
+        return together.sort_by(self._order).combine_chunks()
 
     def _spill(self) -> None:
         table = self._sort_waiting()
@@ -156,15 +162,15 @@ class _Run:
             self._next += 1
         return bool(len(self.rows))
 
-    def take_until(self, last: pa.RecordBatch) -> pa.RecordBatch:
-        """Take the rows that do not come after one row."""
+    def take_until(self, last: pa.RecordBatch, *, equal: bool) -> pa.RecordBatch:
+        """Take the rows that come before one row, and those that are equal to it if `equal`."""
         before = np.zeros(len(self.rows), bool)
-        equal = np.ones(len(self.rows), bool)
+        alike = np.ones(len(self.rows), bool)
         for name, direction in self._order:
             mine, limit = self.rows.column(name), last.column(name)[0]
-            before |= equal & _before(mine, limit, direction)
-            equal &= _equal(mine, limit)
-        count = int(np.count_nonzero(before | equal))
+            before |= alike & _before(mine, limit, direction)
+            alike &= _equal(mine, limit)
+        count = int(np.count_nonzero(before | alike if equal else before))
         taken, self.rows = self.rows.slice(0, count), self.rows.slice(count)
         return taken
 

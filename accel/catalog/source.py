@@ -6,14 +6,15 @@ import enum
 import os
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
 from accel.catalog.objects import directory_at
-from accel.catalog.pruning import CatalogPruner, FilePlace
+from accel.catalog.partitions import FilePartitions
+from accel.catalog.pruning import BoundQuestion, CatalogPruner, FilePlace, Verdict
 from accel.catalog.segments import CatalogSnapshot, SegmentReader, SegmentTables
 from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
@@ -22,6 +23,7 @@ from accel.scanning.file_source import FileSource, SourceRequest
 from accel.store.range_store import ObjectEntry, PageSeen, Payload
 from accel.store.request_errors import foremost
 from accel.store.tasks import Group
+from accel.tables.hive import settle_types, spelled_columns
 from accel.tables.path_source import discover
 
 if TYPE_CHECKING:
@@ -44,6 +46,17 @@ class Listing(enum.StrEnum):
     """The store lists them: whatever is there is read."""
     INDEX = "index"
     """The catalog lists them, as they were when it was refreshed last."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _First:
+    """The first file of a scan."""
+
+    place: FilePlace
+    opened: FileEntry
+    """With its metadata."""
+    asked: BoundQuestion | None
+    """The predicate under the schema that it settles."""
 
 
 class CatalogSource(FileSource):
@@ -95,8 +108,12 @@ class CatalogSource(FileSource):
                     path=str(pruner.home),
                     hint="refresh it, or let the store list the files",
                 )
+            partition_schema = None
             if self._covers_all(snapshot):
-                async for block in self._pages(snapshot, trips, request):
+                partition_schema = await self._partition_schema(snapshot, reader)
+            if partition_schema is not None:
+                trips += reader.round_trips
+                async for block in self._pages(snapshot, partition_schema, trips, request):
                     yield block
                 return
             await pruner.load_first(snapshot, reader, request)
@@ -143,26 +160,50 @@ class CatalogSource(FileSource):
         return self._files.hint_for(column, url)
 
     def _covers_all(self, snapshot: CatalogSnapshot) -> bool:
-        """Whether the source is the directory that the catalog covers, and its paths spell no columns: then files that are
-        ruled out need not be listed."""
+        """Whether the source is the directory that the catalog covers: then files that are ruled out need not be listed."""
         source, spec = self._spec.source, self._spec
-        if not isinstance(source, str | os.PathLike) or isinstance(spec.partitioning, pa.Schema):
+        if not isinstance(source, str | os.PathLike) or spec.selection is not None:
             return False
-        if spec.selection is not None or not snapshot.head.num_files:
+        if not snapshot.head.num_files:
             return False
         location = directory_at(source, in_store=self._in_store)
-        if (location.root, location.path) != self._pruner.home.base(snapshot.head):
-            return False
-        return spec.partitioning is None or not any(one.spells_columns for one in snapshot.head.segments)
+        return (location.root, location.path) == self._pruner.home.base(snapshot.head)
+
+    async def _partition_schema(self, snapshot: CatalogSnapshot, reader: SegmentReader) -> pa.Schema | None:
+        """The columns that the paths of all files spell, settled over all of them; None where these differ in their keys.
+
+        The head tells that of segments of which no file was dropped. The paths of the others are read, one segment at a time.
+        """
+        partitioning = self._spec.partitioning
+        if isinstance(partitioning, pa.Schema):
+            return partitioning
+        if partitioning is None or not any(one.spells_columns for one in snapshot.head.segments):
+            return _NO_COLUMNS
+        parts = []
+        for tables in snapshot.tables:
+            first_path, spelled = tables.segment.first_path, tables.segment.spelled
+            if tables.segment.dropped or spelled is None:
+                small = snapshot.head.num_files <= self._page_files
+                read = tables if small else SegmentTables(tables.segment)  # which is not cached
+                paths = (await reader.load_directory(read)).paths
+                live = [paths[at] for at in np.flatnonzero(tables.live()).tolist()]
+                first_path, spelled = live[0], spelled_columns(path.rpartition("/")[0] for path in live)
+            if spelled is None:
+                return None
+            parts.append((first_path, spelled))
+        parts.sort(key=lambda part: part[0])
+        return settle_types([spelled for _, spelled in parts], as_text=self._spec.texts)
 
     async def _pages(
-        self, snapshot: CatalogSnapshot, trips: int, request: SourceRequest
+        self, snapshot: CatalogSnapshot, partition_schema: pa.Schema, trips: int, request: SourceRequest
     ) -> AsyncIterator[FileBlock]:
         """The files that may match, behind the first of all, in the order of their paths."""
         pages = _pages_of(snapshot.tables, self._page_files)
-        first: tuple[FilePlace, FileEntry] | None = None
+        first: _First | None = None
         for number, tables in enumerate(pages):
             last = number + 1 == len(pages)
+            if first is not None and first.asked is not None:
+                tables = self._without_ruled_out(tables, first.asked, partition_schema, request)
             # What is read of a catalog of several pages is not cached: it need not fit into memory.
             page = replace(
                 snapshot,
@@ -171,42 +212,72 @@ class CatalogSource(FileSource):
             reader = self._pruner.reader(request)
             await self._pruner.load_first(page, reader, request)
             if first is None:
-                first = await self._first(page, snapshot, reader, request)
-            block = await self._matching(page, snapshot, first, reader, request)
+                first = await self._first(page, partition_schema, reader, request)
+            block = await self._matching(page, partition_schema, first, reader, request)
+            self._pruner.home.reweigh(self._pruner.cache, snapshot)
             if block is not None:
                 trips += block.round_trips if number == 0 else 0
                 yield replace(block, round_trips=trips, catalog_trips=trips, more=not last)
 
+    def _without_ruled_out(
+        self,
+        tables: tuple[SegmentTables, ...],
+        asked: BoundQuestion,
+        partition_schema: pa.Schema,
+        request: SourceRequest,
+    ) -> tuple[SegmentTables, ...]:
+        """The segments that may hold files that match; the files of the others are counted."""
+        left = tuple(one for one in tables if asked.may_hold(one.segment, partition_schema))
+        gone = [one for one in tables if one not in left]
+        self._pruner.count(
+            sum(one.segment.num_live for one in gone),
+            {one.segment.id: np.flatnonzero(one.live()) for one in gone},
+            {one.segment.id: Verdict.of_none(one.segment) for one in gone},
+            request.reader.metrics,
+        )
+        return left
+
     async def _first(
-        self, page: CatalogSnapshot, snapshot: CatalogSnapshot, reader: SegmentReader, request: SourceRequest
-    ) -> tuple[FilePlace, FileEntry]:
+        self,
+        page: CatalogSnapshot,
+        partition_schema: pa.Schema,
+        reader: SegmentReader,
+        request: SourceRequest,
+    ) -> _First:
         """The first file, whose schema is that of the scan, with its metadata."""
         places = (FilePlace(tables, tables.first) for tables in page.tables)
         place = min(places, key=lambda place: place.path)
-        (file,) = (await self._listed_by(self._entries([place], snapshot), snapshot, request)).files
+        entries = self._entries([place], page)
+        (file,) = (await self._listed_by(entries, page, request, partition_schema)).files
         (opened,) = await self._pruner.enrich([(file, place)], None, reader, request)
-        return place, opened
+        return _First(place, opened, await self._pruner.ask(opened, partition_schema, reader, request))
 
     async def _matching(
         self,
         page: CatalogSnapshot,
-        snapshot: CatalogSnapshot,
-        first: tuple[FilePlace, FileEntry],
+        partition_schema: pa.Schema,
+        first: _First,
         reader: SegmentReader,
         request: SourceRequest,
     ) -> FileBlock | None:
         """The files of a page that may match, and the first file where it is of the page; None where there are none."""
         pruner, metrics = self._pruner, request.reader.metrics
-        first_place, opened = first
-        verdicts = await pruner.verdicts(opened, _NO_COLUMNS, page, reader, request)
+        partitions: dict[str, FilePartitions] = {}
+        if first.asked is not None and first.asked.constant:
+            for tables in page.tables:
+                paths = (await reader.load_directory(tables)).paths
+                partitions[tables.segment.id] = FilePartitions.of_paths(
+                    partition_schema, paths, tables.live()
+                )
+        verdicts = await pruner.verdicts(first.asked, page, partitions, reader, request)
         places: list[FilePlace] = []
         dropped: dict[str, Int64s] = {}
         covered = 0
         for tables in page.tables:
             live = tables.live()
             left = live if verdicts is None else live & verdicts[tables.segment.id].may_match
-            if tables is first_place.tables:
-                left[first_place.ordinal] = True
+            if tables is first.place.tables:
+                left[first.place.ordinal] = True
             places += [FilePlace(tables, at) for at in np.flatnonzero(left).tolist()]
             covered += int(live.sum())
             gone = np.flatnonzero(live & ~left)
@@ -215,13 +286,13 @@ class CatalogSource(FileSource):
         pruner.count(covered, dropped, verdicts, metrics)
         if not places:
             return None
-        entries = self._entries(places, snapshot)
+        entries = self._entries(places, page)
         by_path = {entry.path: place for entry, place in zip(entries, places, strict=True)}
-        block = await self._listed_by(entries, snapshot, request)
+        block = await self._listed_by(entries, page, request, partition_schema)
         block = replace(block, round_trips=0, listed=False)
         found = [(file, by_path.get(file.path)) for file in block.files]
-        found = [(opened if place == first_place else file, place) for file, place in found]
-        return pruner.finish(block, await pruner.enrich(found, verdicts, reader, request), snapshot, reader)
+        found = [(first.opened if place == first.place else file, place) for file, place in found]
+        return pruner.finish(block, await pruner.enrich(found, verdicts, reader, request), page, reader)
 
     def _entries(self, places: Sequence[FilePlace], snapshot: CatalogSnapshot) -> list[ObjectEntry]:
         """Files as a listing of the store has them."""
@@ -233,9 +304,15 @@ class CatalogSource(FileSource):
         return entries
 
     async def _listed_by(
-        self, entries: Sequence[ObjectEntry], snapshot: CatalogSnapshot, request: SourceRequest
+        self,
+        entries: Sequence[ObjectEntry],
+        snapshot: CatalogSnapshot,
+        request: SourceRequest,
+        partition_schema: pa.Schema | None = None,
     ) -> FileBlock:
-        """The files that the source names among some that the catalog lists."""
+        """The files that the source names among some that the catalog lists; `partition_schema` are the columns that their
+        paths spell, where these are settled over more files."""
+        partitioning = self._spec.partitioning if partition_schema is None else partition_schema
         listing = _CatalogListing(entries)
         home = self._pruner.home
         base_root, _ = home.base(snapshot.head)
@@ -248,7 +325,7 @@ class CatalogSource(FileSource):
         return await discover(
             self._spec.source,
             client_for=client_for,
-            partitioning=self._spec.partitioning,
+            partitioning=partitioning if partitioning is None or len(partitioning) else None,
             glob=self._spec.glob,
             in_store=self._in_store,
             as_text=self._spec.texts,

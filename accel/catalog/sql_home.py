@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import secrets
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
 
 from accel.cache.cache import Cache
 from accel.cache.cache_key import CacheKey, Entry
 from accel.cache.freshness import note_written, written_since
 from accel.catalog.head import HEAD_NAME, CatalogHead, Segment, SegmentObject
 from accel.catalog.homes import CatalogHome
+from accel.catalog.kind import TableRows
 from accel.catalog.segments import CatalogSnapshot, SegmentReader
 from accel.catalog.sql_database import PAGE_COLUMNS
 from accel.catalog.sql_pages import cut_table
 from accel.catalog.sql_tables import DatabaseTables
-from accel.catalog.table_files import Rows, table_of
 from accel.errors import IndexFormatError, ObjectChangedError, ObjectNotFoundError
 from accel.metrics import Metrics
 from accel.options import Options
@@ -148,42 +147,46 @@ class DatabaseHome(CatalogHome):
 
     async def put_segment(
         self,
-        tables: Mapping[str, Rows],
+        tables: Mapping[str, TableRows],
         *,
         num_files: int,
         uncovered: Mapping[str, frozenset[int]] | None = None,
     ) -> Segment:
-        """See `CatalogHome.put_segment`: each table is in memory for a while."""
+        """See `CatalogHome.put_segment`."""
         objects = {
-            name: await self._put_table(name, await WORK.run(table_of, rows), num_files=num_files)
-            for name, rows in tables.items()
+            name: await self._put_table(name, rows, num_files=num_files) for name, rows in tables.items()
         }
         return Segment(
-            id=secrets.token_hex(8), num_files=num_files, objects=objects, uncovered=uncovered or {}
+            id=secrets.token_hex(8),
+            num_files=num_files,
+            objects=objects,
+            num_rows={name: table.num_rows for name, table in tables.items()},
+            uncovered=uncovered or {},
         )
 
-    async def _put_table(self, name: str, table: pa.Table, *, num_files: int) -> SegmentObject:
+    async def _put_table(self, name: str, rows: TableRows, *, num_files: int) -> SegmentObject:
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         object_name = f"{name.partition(' ')[0]}-{stamp}-{secrets.token_hex(8)}.pages"
-
-        def cut() -> tuple[bytes, list[Page]]:
-            layout, pages = cut_table(name, object_name, table, num_files=num_files)
-            return layout.encode(), list(pages)
-
-        described, pages = await WORK.run(cut)
-        size = sum(len(page.content or b"") for page in pages)
         names = self.database.tables
+        # The pages of a table may be more than fit into memory, and the database wants their keys, which later pages decide.
+        with tempfile.TemporaryFile(prefix="accel-catalog-") as spool:
+            cut = await WORK.run(lambda: cut_table(name, object_name, rows, num_files=num_files, spool=spool))
 
-        def work(session: Session) -> int:
-            ((row,),) = session.fetch(
-                f"INSERT INTO {names.objects} (name, size) VALUES (?, ?) RETURNING id", (object_name, size)
-            )
-            session.insert(names.pages, PAGE_COLUMNS, (_row(row, page) for page in pages))
-            return int(row)
+            def work(session: Session) -> int:
+                ((row,),) = session.fetch(
+                    f"INSERT INTO {names.objects} (name, size) VALUES (?, ?) RETURNING id",
+                    (object_name, cut.size),
+                )
+                session.insert(names.pages, PAGE_COLUMNS, (_row(row, page) for page in cut.pages()))
+                return int(row)
 
-        row = await DATABASES.run(self.database.write, work)
+            row = await DATABASES.run(self.database.write, work)
         return SegmentObject(
-            name=object_name, size=size, etag=str(row), num_rows=table.num_rows, tail=described
+            name=object_name,
+            size=cut.size,
+            etag=str(row),
+            num_rows=rows.num_rows,
+            tail=cut.layout.encode(),
         )
 
     # -- what lies there -------------------------------------------------------------------------

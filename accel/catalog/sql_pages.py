@@ -19,27 +19,30 @@ from __future__ import annotations
 import itertools
 import json
 import struct
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 import pyarrow as pa
 
 from accel.catalog.bound_bytes import End, encode_bounds
 from accel.catalog.describing import WHOLE_FILE
-from accel.catalog.head import Table, ordinals_text
+from accel.catalog.head import REBUILD, Table, ordinals_text
 from accel.catalog.intervals import HIGHEST, LOWEST, Interval
+from accel.catalog.kind import TableRows
 from accel.errors import IndexFormatError
 from accel.format.domain import Domain
 from accel.predicate.kinds import Kind, kind_of, native
 
-__all__ = ["Layout", "Page", "Part", "check_range", "cut_table", "page_rows"]
+__all__ = ["CutTable", "Layout", "Page", "Part", "check_range", "cut_table", "page_rows"]
 
 _PAGE_ROWS: Final = 1024
 _BOUNDS_ROWS: Final = 128
 """Files of a page of bounds: of those that a value lies between, so many come beside it."""
+_CHUNK_PAGES: Final = 64
+"""Pages that are cut at once."""
 _FEW_PAGES: Final = 4
 """Pages of a part that is read whole, and needs no keys."""
 _Keys = tuple[list[bytes], list[bytes]]
@@ -84,6 +87,12 @@ class Layout:
 
     schema: pa.Schema
     parts: tuple[Part, ...]
+
+    def check_rows(self, num_rows: int) -> None:
+        """Raise IndexFormatError unless each column has so many rows."""
+        for name in self.schema.names:
+            if sum(part.num_rows for part in self.parts if name in part.columns) != num_rows:
+                raise IndexFormatError("a table of the catalog lacks rows in the database", hint=REBUILD)
 
     def encode(self) -> bytes:
         """Return the layout as bytes."""
@@ -188,16 +197,51 @@ class Page:
         if seal != self.seal or (self.content is not None and _checksum(self.content) != self.digest):
             raise IndexFormatError(
                 f"page {self.number} of part {self.part} of the object {name} is damaged",
-                hint="build the index again elsewhere",
+                hint=REBUILD,
             )
 
 
-_Piece = tuple[Part, pa.Table, _Keys | None]
+@dataclass(frozen=True, slots=True, eq=False)
+class _Piece:
+    """A part, and what its pages are made of."""
+
+    part: Part
+    chunks: Iterable[pa.Table]
+    """The rows of some pages each, in order."""
+    ends: Callable[[pa.Table, int], _Keys] | None = None
+    """Between which two encodings the values of each page of a chunk lie; None where the part has no keys."""
 
 
-def cut_table(
-    name: str, object_name: str, table: pa.Table, *, num_files: int
-) -> tuple[Layout, Iterator[Page]]:
+@dataclass(frozen=True, slots=True, eq=False)
+class CutTable:
+    """A table of a segment that is cut into pages, whose contents are in a file."""
+
+    layout: Layout
+    size: int
+    """The bytes of all contents."""
+    _object_name: str
+    _spool: BinaryIO
+    _lengths: Sequence[Sequence[int]]
+    """The bytes of the content of each page, by part."""
+    _keys: Sequence[_Keys]
+    """By part; empty lists where it has none."""
+
+    def pages(self) -> Iterator[Page]:
+        """Yield the pages, part by part, in the order of their numbers."""
+        self._spool.seek(0)
+        for number, (lengths, keys) in enumerate(zip(self._lengths, self._keys, strict=True)):
+            floors, mosts = map(list, keys)
+            reaches = list(itertools.accumulate(mosts, max))
+            floors = list(itertools.accumulate(reversed(floors), min))[::-1]
+            for at, length in enumerate(lengths):
+                content = self._spool.read(length)
+                digest = _checksum(content)
+                floor, reach, most = (floors[at], reaches[at], mosts[at]) if mosts else (None, None, None)
+                page = Page(number, at, floor, reach, most, digest, b"", content)
+                yield replace(page, seal=_seal(self._object_name, page))
+
+
+def cut_table(name: str, object_name: str, rows: TableRows, *, num_files: int, spool: BinaryIO) -> CutTable:
     """Cut a table of a segment into pages.
 
     Parameters
@@ -206,34 +250,52 @@ def cut_table(
         The name of the table in the segment.
     object_name : str
         The name of the object that the pages are of.
-    table : pyarrow.Table
+    rows : TableRows
     num_files : int
         Of the segment.
+    spool : binary file
+        An empty file that takes the contents of pages.
 
-    Returns
-    -------
-    layout : Layout
-    pages : iterator of Page
-        Part by part, in the order of their numbers.
+    Raises
+    ------
+    AccelError
+        There are other rows than there are to be.
     """
-    table = table.combine_chunks()
+    schema = rows.rows.schema.remove_metadata()
     pieces: list[_Piece]
     if name == Table.FILES:
+        table = rows.in_memory()
         small = [column for column in table.schema.names if column != "metadata"]
         pieces = [
-            _plain_part(table.select(small), _PAGE_ROWS),
-            _plain_part(table.select(["metadata"]), 1),
+            _plain_piece(table.select(small), _PAGE_ROWS),
+            _plain_piece(table.select(["metadata"]), 1),
         ]
     elif name == Table.BOUNDS:
-        pieces = [_bounds_part(one, num_files) for one in _runs(table)]
+        pieces = [_bounds_piece(one, num_files) for one in _runs(rows.in_memory().combine_chunks())]
     else:
-        pieces = [_sorted_part(table)]
-    layout = Layout(table.schema.remove_metadata(), tuple(part for part, _, _ in pieces))
-    return layout, _pages(object_name, pieces)
+        pieces = [_sorted_piece(rows)]
+    lengths: list[list[int]] = []
+    keys: list[_Keys] = []
+    for piece in pieces:
+        size, own, lows, highs, done = piece.part.page_rows, [], [], [], 0
+        for chunk in piece.chunks:
+            if piece.ends is not None:
+                some = piece.ends(chunk, size)
+                lows += some[0]
+                highs += some[1]
+            for start in range(0, len(chunk), size):
+                own.append(spool.write(_encode(chunk.slice(start, size))))
+            done += len(chunk)
+        if piece.part.column is None and len(pieces) == 1:
+            rows.check_written(done, name)
+        lengths.append(own)
+        keys.append((lows, highs))
+    layout = Layout(schema, tuple(piece.part for piece in pieces))
+    return CutTable(layout, sum(map(sum, lengths)), object_name, spool, lengths, keys)
 
 
-def _plain_part(table: pa.Table, size: int) -> _Piece:
-    return Part(tuple(table.schema.names), table.num_rows, size), table, None
+def _plain_piece(table: pa.Table, size: int) -> _Piece:
+    return _Piece(Part(tuple(table.schema.names), table.num_rows, size), [table])
 
 
 def _runs(bounds: pa.Table) -> Iterator[pa.Table]:
@@ -251,23 +313,17 @@ def _runs(bounds: pa.Table) -> Iterator[pa.Table]:
         yield bounds.slice(start, stop - start)
 
 
-def _bounds_part(table: pa.Table, num_files: int) -> _Piece:
+def _bounds_piece(table: pa.Table, num_files: int) -> _Piece:
     families = set(table.column("family").unique().to_pylist())
     whole = table.column("row_group")[0].as_py() == WHOLE_FILE
     size = _BOUNDS_ROWS if whole else _PAGE_ROWS
     keyed = whole and len(families) == 1 and table.num_rows > _FEW_PAGES * size
-    keys = None
     absent: frozenset[int] = frozenset()
     if keyed:
         absent = frozenset(range(num_files)) - frozenset(table.column("file").to_pylist())
-        lowest, highest = _ends_of_bounds(table)
+        lowest, _ = _ends_of_bounds(table)
         order = sorted(range(len(lowest)), key=lowest.__getitem__)
         table = table.take(pa.array(order, pa.int64()))
-        starts = range(0, len(order), size)
-        keys = (
-            [min(lowest[at] for at in order[start : start + size]) for start in starts],
-            [max(highest[at] for at in order[start : start + size]) for start in starts],
-        )
     part = Part(
         tuple(table.schema.names),
         table.num_rows,
@@ -278,7 +334,13 @@ def _bounds_part(table: pa.Table, num_files: int) -> _Piece:
         families.pop() if len(families) == 1 else None,
         ordinals_text(absent),
     )
-    return part, table, keys
+    return _Piece(part, [table], _ends_of_bound_pages if keyed else None)
+
+
+def _ends_of_bound_pages(table: pa.Table, size: int) -> _Keys:
+    lowest, highest = _ends_of_bounds(table)
+    starts = range(0, len(lowest), size)
+    return [min(lowest[at : at + size]) for at in starts], [max(highest[at : at + size]) for at in starts]
 
 
 def _ends_of_bounds(table: pa.Table) -> tuple[list[bytes], list[bytes]]:
@@ -298,23 +360,36 @@ def _ends_of_bounds(table: pa.Table) -> tuple[list[bytes], list[bytes]]:
     return lowest, highest
 
 
-def _sorted_part(table: pa.Table) -> _Piece:
+def _sorted_piece(rows: TableRows) -> _Piece:
     """A table whose rows are looked for by the values of its first column."""
-    size = _PAGE_ROWS
-    ends = _ends_of_values(table.column(0), size) if table.num_rows > _FEW_PAGES * size else None
-    return Part(tuple(table.schema.names), table.num_rows, size, ends is not None), table, ends
+    schema, size = rows.rows.schema, _PAGE_ROWS
+    keyed = rows.num_rows > _FEW_PAGES * size and kind_of(schema.field(0).type).domain is not Domain.NONE
+    part = Part(tuple(schema.names), rows.num_rows, size, keyed)
+    return _Piece(part, _chunks(rows, size), _ends_of_value_pages if keyed else None)
 
 
-def _ends_of_values(column: pa.ChunkedArray, size: int) -> _Keys | None:
-    """Between which two encodings the values of each page lie; None where such values have no order."""
+def _chunks(rows: TableRows, size: int) -> Iterator[pa.Table]:
+    """The rows in tables of whole pages, of which the last may be shorter."""
+    step = size * _CHUNK_PAGES
+    waiting: list[pa.Table] = []
+    for batch in rows.batches():
+        waiting.append(pa.Table.from_batches([batch]))
+        while sum(map(len, waiting)) >= step:
+            together = pa.concat_tables(waiting)
+            yield together.slice(0, step)
+            waiting = [together.slice(step)]
+    if sum(map(len, waiting)):
+        yield pa.concat_tables(waiting)
+
+
+def _ends_of_value_pages(table: pa.Table, size: int) -> _Keys:
+    """Between which two encodings the values of the first column lie in each page."""
     import pyarrow.compute as pc
 
     from accel.arrays import integers, mask, validity, whole
 
-    kind = kind_of(column.type)
-    if kind.domain is Domain.NONE:
-        return None
-    array = native(whole(column))
+    kind = kind_of(table.schema.field(0).type)
+    array = native(whole(table.column(0)))
     has = np.array(validity(array))
     nan = np.zeros(len(array), bool)
     values: Any = None
@@ -355,24 +430,6 @@ def _encoded(ends: Sequence[Any], kind: Kind, end: End) -> list[bytes]:
     unknown = LOWEST if end is End.LOWER else HIGHEST
     found = encode_bounds(values, has, kind=kind, end=end).to_pylist()
     return [unknown if value is None else value for value in found]
-
-
-def _pages(object_name: str, pieces: Sequence[_Piece]) -> Iterator[Page]:
-    for number, (part, table, keys) in enumerate(pieces):
-        size = part.page_rows
-        keyed: list[tuple[bytes | None, bytes | None, bytes | None]] = [(None, None, None)] * part.num_pages
-        if keys is not None:
-            floors, mosts = map(list, keys)
-            reaches = list(mosts)
-            for at in range(1, len(mosts)):
-                reaches[at] = max(reaches[at - 1], mosts[at])
-            for at in reversed(range(len(floors) - 1)):
-                floors[at] = min(floors[at], floors[at + 1])
-            keyed = list(zip(floors, reaches, mosts, strict=True))
-        for at, (floor, reach, most) in enumerate(keyed):
-            content = _encode(table.slice(at * size, size))
-            page = Page(number, at, floor, reach, most, _checksum(content), b"", content)
-            yield Page(number, at, floor, reach, most, page.digest, _seal(object_name, page), content)
 
 
 def _encode(rows: pa.Table) -> bytes:
@@ -430,9 +487,7 @@ def check_range(pages: Sequence[Page], part: Part, interval: Interval) -> list[P
         page for page in pages if _key(page.most) >= interval.lower and _key(page.floor) <= interval.upper
     ]
     if not complete or any(page.content is None for page in left):
-        raise IndexFormatError(
-            "a page of the catalog is missing from the database", hint="build the index again elsewhere"
-        )
+        raise IndexFormatError("a page of the catalog is missing from the database", hint=REBUILD)
     return left
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from accel.catalog.describing import WHOLE_FILE, column_text
-from accel.catalog.head import Segment, SegmentObject, Table, ordinals_of
+from accel.catalog.head import REBUILD, Segment, SegmentObject, Table, ordinals_of
 from accel.catalog.intervals import Interval, required_intervals
 from accel.catalog.segments import BOUND_COLUMNS, MatchingFiles
 from accel.catalog.sql_pages import Layout, Page, Part, check_range, page_rows
@@ -125,9 +125,12 @@ class DatabaseTables:
                 named = rows.column("file").to_numpy()
                 if len(named) and not 0 <= int(named.min()) <= int(named.max()) < len(may):
                     raise IndexFormatError("the catalog has bounds of files that it does not list")
+                absent = ordinals_of(part.absent)
+                if part.num_rows + len(absent) != len(may):
+                    raise IndexFormatError("the catalog lacks bounds of files", hint=REBUILD)
                 here = np.zeros(len(may), bool)
                 here[named] = True
-                here[list(ordinals_of(part.absent))] = True
+                here[list(absent)] = True
                 may &= here
                 bounds[name] = rows.select(list(BOUND_COLUMNS))
             files = np.flatnonzero(may)
@@ -241,7 +244,9 @@ class _Reading:
 
 
 def _layout(one: SegmentObject) -> Layout:
-    return Layout.decode(one.tail)
+    layout = Layout.decode(one.tail)
+    layout.check_rows(one.num_rows)
+    return layout
 
 
 def _row_of(one: SegmentObject) -> int:
@@ -252,9 +257,7 @@ def _row_of(one: SegmentObject) -> int:
 
 
 def _missing() -> IndexFormatError:
-    return IndexFormatError(
-        "a page of the catalog is missing from the database", hint="build the index again elsewhere"
-    )
+    return IndexFormatError("a page of the catalog is missing from the database", hint=REBUILD)
 
 
 def _may_hold(part: Part, bound: Bound) -> bool:

@@ -21,7 +21,6 @@ from accel.planning.read_request import Tail
 __all__ = [
     "MOST_PAGE_INDEX",
     "Rows",
-    "table_of",
     "tail_of_file",
     "without_page_index",
     "write_table_file",
@@ -50,11 +49,6 @@ _LEVEL: Final = 9
 """Of Zstandard: the tables are written once and read often."""
 _INDEX_LEVEL: Final = 3
 """Values in no order, and places, gain nothing from a higher one."""
-
-
-def table_of(rows: Rows) -> pa.Table:
-    """Return all rows in memory."""
-    return rows if isinstance(rows, pa.Table) else rows.read_all()
 
 
 def write_table_file(name: str, rows: Rows, path: Path) -> int:

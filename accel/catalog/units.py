@@ -1,7 +1,8 @@
 """The units of a file that tables of the catalog refer to: stretches of rows, as its pages of some columns part them.
 
-A place is the ordinal of the file times 2 ** 32, and the number of the unit in it. The units follow from the metadata of the
-file: its pages where the offset indexes tell them, else its row groups. Of several columns each page of any begins a unit.
+A place is the ordinal of the file times 2 ** 32, and the number of the unit in it. The units follow from the metadata that the
+catalog has of the file, however much of it a scan has in memory: its pages where the offset indexes tell them, else its row
+groups. Of several columns each page of any begins a unit.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from accel.catalog.describing import MOST_METADATA
 from accel.catalog.kind import Hits, RowHits, check_ordinals
 from accel.errors import AccelError, IndexFormatError
 from accel.format.page_index import chunk_offset_index
@@ -65,11 +67,23 @@ class FileUnits:
 
 
 def file_units(handle: FileHandle, paths: Sequence[tuple[str, ...]]) -> FileUnits:
-    """Return the units of a file by the pages of some columns."""
+    """Return the units of a file by the pages of some columns.
+
+    Raises
+    ------
+    IndexFormatError
+        They follow from page indexes that are not in the tail of the handle.
+    """
     leaves = [_leaf(handle, path) for path in paths]
+    by_page = handle.page_index_bytes <= MOST_METADATA
+    if by_page and handle.index_region(MOST_METADATA) is not None:
+        raise IndexFormatError("the catalog has the pages of a file, and not its page indexes")
     groups, firsts, sizes = [], [], []
     for group, size in enumerate(handle.group_rows.tolist()):
-        first = np.unique(np.concatenate([_first_rows(handle, group, leaf, size) for leaf in leaves]))
+        if by_page:
+            first = np.unique(np.concatenate([_first_rows(handle, group, leaf, size) for leaf in leaves]))
+        else:
+            first = np.zeros(1, np.int64)
         groups.append(np.full(len(first), group, np.int64))
         firsts.append(first)
         sizes.append(np.diff(np.append(first, size)))

@@ -1,6 +1,7 @@
 """Replace many files of a directory by others, so that a job that is killed can be finished or taken back.
 
-The new files are written under hidden names. Then the journal is put, by compare-and-swap, and from then on they count:
+The new files are written under hidden names. A call of the same job takes over what one that was killed has written of them.
+Then the journal is put, by compare-and-swap, and from then on they count:
 they get their names, the index outside the files takes them up in one commit, and the old files are removed. Each of these
 steps may be done twice, so whoever finds the journal of a job that was killed finishes it.
 """
@@ -13,8 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from accel.cache.freshness import put_object
-from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
+from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.metrics import Metrics
+from accel.options import MIB
 from accel.store.client import Client
 from accel.store.location import Location
 from accel.store.range_store import Mover, ObjectEntry, Remover, Writer, is_weak
@@ -35,6 +37,8 @@ __all__ = ["DirectoryCommit"]
 T = TypeVar("T")
 
 _AT_ONCE: Final = 32
+_MOST_STAGED: Final = 64 * MIB
+"""Bytes of a plan or a record."""
 
 Published = Callable[[Journal], Awaitable[None]]
 """Is called when the new files have their names, before the old ones are removed. It may be called again for the same journal."""
@@ -63,6 +67,8 @@ class DirectoryCommit:
         self._directory = f"{path}/" if path else ""
         self._path = self._directory + JOURNAL_NAME
         self._mine: _Found | None = None
+        self.taken_over = False
+        """Whether this job was begun by another call, which may have left new files."""
         self.left: tuple[str, ...] = ()
         """Old files that were replaced by somebody else after the commit, and so stay."""
 
@@ -78,7 +84,7 @@ class DirectoryCommit:
         return f"{STAGE_PREFIX}{self.id}-{name}"
 
     async def begin(self, job: str, *, published: Published) -> Journal | None:
-        """Finish what a job that was killed has left, and announce this one.
+        """Finish what a job that was killed has left, and announce this one; the same job before its commit is taken over.
 
         Returns
         -------
@@ -100,11 +106,24 @@ class DirectoryCommit:
             if found.journal.job == job:
                 return found.journal
             found = None
-        mine = Journal(id=secrets.token_hex(8), state=JournalState.WRITING, job=job)
-        await self._put(mine, instead_of=found)
+        if found is not None and found.journal.job == job:
+            await self._put(replace(found.journal, owner=_token()), instead_of=found)
+            self.taken_over = True
+            return None
+        await self._announce(job, instead_of=found)
+        return None
+
+    async def begin_anew(self) -> None:
+        """Give this job another name, and remove all new files that are there."""
+        self.taken_over = False
+        mine = self._require()
+        await self._announce(mine.journal.job, instead_of=mine)
+
+    async def _announce(self, job: str, *, instead_of: _Found | None) -> None:
+        mine = Journal(id=_token(), state=JournalState.WRITING, owner=_token(), job=job)
+        await self._put(mine, instead_of=instead_of)
         # The jobs that wrote these were killed, or find their announcement gone and give up.
         await self._remove_staged(but=mine.id)
-        return None
 
     async def commit(
         self,
@@ -145,13 +164,51 @@ class DirectoryCommit:
         if self._mine is None:
             return
         found = await self._read()
-        is_mine = found is not None and found.journal.id == self.id
+        same = found is not None and found.journal.id == self.id
+        is_mine = found is not None and self._is_mine(found.journal)
         if found is not None and is_mine and found.journal.state is JournalState.COMMITTED:
             return
-        await self._remove_staged(of=self.id)
+        if is_mine or not same:  # else another call has taken it over, and needs what is there
+            await self._remove_staged(of=self.id)
         if is_mine:
             await self._client.remove(self._path)
         self._mine = None
+
+    # -- new files without their names -----------------------------------------------------------
+
+    async def staged_files(self) -> dict[str, int]:
+        """Return the names and sizes of the new files of this job."""
+        start = len(self._directory) + len(self.staged(""))
+        entries = await self._client.list_below(f"{self._directory}_accel")
+        prefix = self._directory + self.staged("")
+        return {entry.path[start:]: entry.size for entry in entries if entry.path.startswith(prefix)}
+
+    async def read_staged(self, name: str) -> bytes:
+        """Return the content of a small one; nothing if it is gone, or no small one."""
+        path = self._directory + self.staged(name)
+        try:
+            payload = await self._client.read_tail(path, _MOST_STAGED, metrics=Metrics())
+        except (ObjectNotFoundError, ParquetFormatError):
+            return b""
+        return bytes(payload.data) if payload.size in (None, len(payload.data)) else b""
+
+    async def read_all_staged(self, names: Iterable[str]) -> dict[str, bytes]:
+        """Return the content of several, some at once."""
+        found: dict[str, bytes] = {}
+
+        async def read(name: str) -> None:
+            found[name] = await self.read_staged(name)
+
+        await _each(names, read)
+        return found
+
+    async def remove_staged(self, names: Iterable[str]) -> None:
+        """Remove some."""
+        await _each(names, lambda name: self._client.remove(self._directory + self.staged(name)))
+
+    def _is_mine(self, journal: Journal) -> bool:
+        mine = self._require().journal
+        return (journal.id, journal.owner) == (mine.id, mine.owner)
 
     # -- the steps after the commit --------------------------------------------------------------
 
@@ -271,13 +328,17 @@ class DirectoryCommit:
                 hint="have one job at a time in a directory",
             ) from error
         found = await self._read()
-        if found is None or found.journal.id != journal.id:
+        if found is None or (found.journal.id, found.journal.owner) != (journal.id, journal.owner):
             raise ObjectChangedError("another job began in this directory", path=str(self.location))
         self._mine = found
 
     @property
     def _name(self) -> str:
         return str(self.location) + JOURNAL_NAME
+
+
+def _token() -> str:
+    return secrets.token_hex(8)
 
 
 async def _each(items: Iterable[T], do: Callable[[T], Awaitable[None]]) -> None:

@@ -194,6 +194,10 @@ class FileCutter:
     original : pyarrow.Schema
         What readers of Arrow find in the files.
     options : Options
+    written : sequence of WrittenFile
+        Files of the same rows that are complete; only rows behind theirs come.
+    complete : callable, optional
+        Called with each file that is complete.
     """
 
     def __init__(
@@ -205,6 +209,8 @@ class FileCutter:
         facts: RowFacts,
         original: pa.Schema,
         options: Options,
+        written: Sequence[WrittenFile] = (),
+        complete: Callable[[WrittenFile], None] | None = None,
     ) -> None:
         self._layout = layout
         self._open_file = open_file
@@ -219,7 +225,8 @@ class FileCutter:
         self._group_rows = 0
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
-        self.files: list[WrittenFile] = []
+        self._complete = complete
+        self.files: list[WrittenFile] = list(written)
         """The files that are complete."""
 
     def __enter__(self) -> Self:
@@ -304,3 +311,5 @@ class FileCutter:
         )
         self.files.append(written)
         self._count = 0
+        if self._complete is not None:
+            self._complete(written)

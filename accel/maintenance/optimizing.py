@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import secrets
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from itertools import accumulate
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
@@ -26,6 +27,16 @@ from accel.maintenance.layout import Layout, Preset, WrittenFile
 from accel.maintenance.ordering import Ordering, Sample
 from accel.maintenance.progress import JobProgress, Progress, run_to_end
 from accel.maintenance.rewriting import Rewrite
+from accel.maintenance.staging import (
+    PLAN_NAME,
+    OutputRecord,
+    RestartUnit,
+    RewritePlan,
+    find_outputs,
+    open_staged,
+    record_name,
+    staged_name,
+)
 from accel.maintenance.table_files import TableFiles, list_table, open_table
 from accel.metrics import Metrics
 from accel.options import Options, check_options
@@ -33,8 +44,8 @@ from accel.planning.file_entry import FileEntry
 from accel.store import io_loop
 from accel.store.client import Connector
 from accel.store.location import Location
-from accel.tables.journal import STAGE_PREFIX, AddedFile, Journal, RemovedFile
-from accel.writing.table_writer import BloomColumns, SortBy, open_target
+from accel.tables.journal import AddedFile, Journal, RemovedFile
+from accel.writing.table_writer import BloomColumns, SortBy
 from accel.writing.wanted import Indexes
 
 __all__ = ["OptimizeJob", "OptimizeReport", "optimize", "optimize_async"]
@@ -62,6 +73,8 @@ class OptimizeReport:
     """Bytes of the files that were read."""
     bytes_after: int
     """Bytes of the files that were written."""
+    reused: int = 0
+    """Files among these that a call which was killed had completed, and that were not written again."""
     finished: bool = False
     """Whether the job had been done before except for its last steps, which this call has finished."""
     left: tuple[str, ...] = ()
@@ -96,8 +109,8 @@ def optimize(
     """Rewrite the Parquet files of a directory: in an order across all of them, and laid out for selective reading.
 
     The table has the same rows afterwards. Rows of a partition folder (`key=value`) stay in it. In place, the new files are written
-    under hidden names, and take the place of the old ones only when all of them are complete; a call that was killed is finished, or
-    taken back, by the next one. Memory is bounded: what does not fit is sorted on disk.
+    under hidden names, and take the place of the old ones only when all of them are complete; a call that was killed is finished
+    by the next one of the same arguments, which does not write again the files that are complete, and taken back by any other. Memory is bounded: what does not fit is sorted on disk.
 
     Parameters
     ----------
@@ -306,32 +319,69 @@ class OptimizeJob:
 
     def run(self) -> OptimizeReport:
         """Do all of it in this process."""
-        finished = self.begin()
+        finished = self.begin(RestartUnit.FILE)
         if finished is not None:
             return finished
         try:
             rewrite = self.rewrite()
-            written: dict[str, list[AddedFile]] = {}
+            added: list[AddedFile] = []
             for number, (folder, members) in enumerate(self.table.folders().items()):
-                files = rewrite.write(
-                    self.tables(members, rewrite),
-                    self.open_new,
-                    name=lambda at, number=number: staged_name(number, at),  # type: ignore[misc]
-                    note=self.note,
-                )
-                written[folder] = [self.added(folder, at, file) for at, file in enumerate(files)]
+                files = self._rewrite_folder(number, members, rewrite)
+                added += [self.added(folder, at, file) for at, file in enumerate(files)]
                 self.warnings += [warning for file in files for warning in file.warnings]
-            return self.commit([file for files in written.values() for file in files])
+            return self.commit(added)
         except BaseException:
             self.abandon()
             raise
 
+    def _rewrite_folder(self, number: int, members: Sequence[int], rewrite: Rewrite) -> Sequence[WrittenFile]:
+        """Write the rows of a folder that are not in files already, and return all new files."""
+        written = self.outputs.get(number, [])
+        skip = sum(file.rows for file in written)
+        if written:
+            self.note("read", skip)
+            self.note("write", skip)
+            if skip == sum(self._rows_of(member) for member in members):
+                return written
+        if not self.ordering:
+            # Rows stay in their order, so the files of the first ones need not be read.
+            ends = list(accumulate(self._rows_of(member) for member in members))
+            done = bisect_right(ends, skip)
+            members, skip = members[done:], skip - (ends[done - 1] if done else 0)
+        at, start = len(written), sum(file.rows for file in written)
+
+        def complete(file: WrittenFile) -> None:
+            nonlocal start, at
+            self._put_staged(record_name(number, at), OutputRecord(start=start, files=(file,)).encode())
+            start, at = start + file.rows, at + 1
+
+        return rewrite.write(
+            self.tables(members, rewrite),
+            self.open_new,
+            name=lambda place: staged_name(number, place),
+            note=self.note,
+            complete=complete,
+            written=written,
+            skip=skip,
+        )
+
+    def _rows_of(self, member: int) -> int:
+        return self.table.num_rows[self.table.paths[member]]
+
     # -- its parts -------------------------------------------------------------------------------
 
-    def begin(self) -> OptimizeReport | None:
+    def begin(self, unit: RestartUnit, way: str = "") -> OptimizeReport | None:
         """List and open the files, and announce the job; or finish what a call like this one has left, and report that.
 
+        What such a call has written before it was killed is in `outputs`, and the plan that it followed in `plan`.
         Raises as `optimize` does.
+
+        Parameters
+        ----------
+        unit : RestartUnit
+            What can be taken over.
+        way : str
+            How the rows are cut into parts, as far as the caller says it.
         """
         # The announcement would make the directory.
         if self.source.scheme == "file" and not os.path.isdir(f"/{self.source.path}"):
@@ -345,10 +395,47 @@ class OptimizeJob:
             self.table = io_loop.run(self._open())
             self.ordering.check(self.table.schema)
             self.layout.check(self.table.schema)
+            self._key = self._plan_key(unit, way)
+            io_loop.run(self._take_over(unit))
         except BaseException:
             self.abandon()
             raise
         return None
+
+    async def _take_over(self, unit: RestartUnit) -> None:
+        self.plan: RewritePlan | None = None
+        self.outputs: Mapping[int, Sequence[WrittenFile]] = {}
+        """Files that are complete, by the number of their folder or part."""
+        if not self.directory.taken_over:
+            return
+        found = await find_outputs(self.directory, self._key, unit)
+        if found is None:
+            await self.directory.begin_anew()
+        else:
+            self.plan, self.outputs = found
+
+    def _plan_key(self, unit: RestartUnit, way: str) -> str:
+        """Return a digest of what the outputs depend on: these can be taken over if it is the same."""
+        from accel import __version__
+
+        digest = hashlib.sha256(repr((__version__, self.fingerprint, unit, way)).encode())
+        digest.update(self.table.schema.serialize())
+        for path, file in zip(self.table.paths, self.table.files, strict=True):
+            digest.update(repr((path, file.size, file.etag)).encode())
+        return digest.hexdigest()
+
+    def record_plan(
+        self, *, curve: Sequence[pa.Table] = (), limits: pa.Table | None = None, firsts: Sequence[int] = ()
+    ) -> RewritePlan:
+        """Write down how the rows are cut into outputs, before the first of these is written."""
+        plan = RewritePlan(key=self._key, curve=tuple(curve), limits=limits, firsts=tuple(firsts))
+        self._put_staged(PLAN_NAME, plan.encode())
+        self.plan = plan
+        return plan
+
+    def _put_staged(self, name: str, content: bytes) -> None:
+        with self.open_new(name) as file:
+            file.write(content)
 
     async def _open(self) -> TableFiles:
         client_for = self.connector.client
@@ -377,16 +464,16 @@ class OptimizeJob:
         )
 
     def rewrite(self) -> Rewrite:
-        """Return what becomes of the rows; for a Z curve some of them are read."""
+        """Return what becomes of the rows; for a Z curve some of them are read, unless the plan has their ranks."""
         rewrite = Rewrite(
             schema=self.table.schema, ordering=self.ordering, layout=self.layout, options=self.options
         )
-        if self.ordering.z_order:
-            ordering = self.ordering.with_limits(self.sample(rewrite))
-            rewrite = Rewrite(
-                schema=self.table.schema, ordering=ordering, layout=self.layout, options=self.options
-            )
-        return rewrite
+        if self.plan is None:
+            sampled = self.ordering.z_order
+            ordering = self.ordering.with_limits(self.sample(rewrite)) if sampled else self.ordering
+            self.record_plan(curve=ordering.limits)
+            return replace(rewrite, ordering=ordering)
+        return replace(rewrite, ordering=replace(self.ordering, limits=self.plan.curve))
 
     def sample(self, rewrite: Rewrite) -> pa.Table:
         """Return some rows of the columns that the order depends on."""
@@ -435,6 +522,7 @@ class OptimizeJob:
             "files_after": len(added),
             "bytes_before": self.table.size,
             "bytes_after": sum(file.size for file in added),
+            "reused": sum(map(len, self.outputs.values())),
             "warnings": self.warnings,
         }
         removed = [
@@ -495,34 +583,6 @@ class OptimizeJob:
         if self.progress is not None:
             whole = sum(self.table.num_rows.values()) if total is None else total
             self.progress(JobProgress(stage, self._done[stage], whole))
-
-
-def staged_name(folder: int, number: int) -> str:
-    """Return a name for a new file, which no other attempt uses."""
-    return f"{folder:05d}-{number:05d}-{secrets.token_hex(4)}.parquet"
-
-
-@contextlib.contextmanager
-def open_staged(target: Location, job: str, name: str, given: Mapping[str, Any]) -> Iterator[BinaryIO]:
-    """Open a new file that appears under a hidden name of a job when the context ends well.
-
-    Parameters
-    ----------
-    target : Location
-        The directory.
-    job : str
-        The name of the job.
-    name : str
-        As `staged_name` returns it.
-    given : mapping
-        The store, its options, and accel's, as far as they are given.
-    """
-    whole: dict[str, Any] = {"store": None, "storage_options": None, **given}
-    whole["options"] = check_options(whole.get("options"))
-    path = f"{target.path}{STAGE_PREFIX}{job}-{name}"
-    place = Location(target.scheme, target.root, path, target.options)
-    with open_target(place, Connector(**whole)) as file:
-        yield file
 
 
 def read_rows(urls: Sequence[str], rewrite: Rewrite, given: Mapping[str, Any]) -> Iterator[pa.Table]:

@@ -44,6 +44,9 @@ class Rewrite:
         *,
         name: Callable[[int], str],
         note: Callable[[str, int], None],
+        complete: Callable[[WrittenFile], None] | None = None,
+        written: Sequence[WrittenFile] = (),
+        skip: int = 0,
     ) -> list[WrittenFile]:
         """Write rows, as `plain` returns them, to files.
 
@@ -54,14 +57,20 @@ class Rewrite:
             As for `FileCutter`.
         note : callable
             Called with "read" or "write" and a number of rows.
+        complete, written
+            As for `FileCutter`.
+        skip : int
+            The rows, in their order, that are in files already.
         """
         facts = RowFacts(self.layout.blooms)
         with self._sorter() as sorter:
             rows = self._in_order(tables, sorter, facts, note) if self.ordering else _noted(tables, note)
+            rows = _behind(rows, skip) if skip else rows
             begun = next(rows, None)  # everything is read by now, if it is sorted
             with FileCutter(
-                self.layout, open_file, name=name, facts=facts, original=self.schema, options=self.options
-            ) as cutter:
+                self.layout, open_file, name=name, facts=facts, original=self.schema, options=self.options,
+                written=written, complete=complete,
+            ) as cutter:  # fmt: skip
                 while begun is not None:
                     cutter.add(begun)
                     note("write", len(begun))
@@ -98,3 +107,11 @@ def _noted(tables: Iterable[pa.Table], note: Callable[[str, int], None]) -> Iter
     for table in tables:
         note("read", len(table))
         yield table
+
+
+def _behind(tables: Iterator[pa.Table], skip: int) -> Iterator[pa.Table]:
+    """Yield the rows behind the first ones."""
+    for table in tables:
+        if len(table) > skip:
+            yield table.slice(skip)
+        skip = max(0, skip - len(table))

@@ -309,6 +309,11 @@ class FileHandle:
             return None
         return memoryview(tail)[start:end]
 
+    @property
+    def page_index_bytes(self) -> int:
+        """The bytes from the first page index to the footer."""
+        return int(self._packed[_FOOTER_START] - self._page_indexes_start())
+
     def index_region(self, most_bytes: int) -> ByteRange | None:
         """Return the bytes from the first page index to the tail; None where there are none, or more than `most_bytes`."""
         start = self._page_indexes_start()

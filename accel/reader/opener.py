@@ -250,6 +250,17 @@ class Opener:
             handle.checked_at = handle.checked_at or -math.inf
             self._cache.put(key, handle, handle.nbytes)
 
+    def grow_tail(self, file: FileEntry, handle: FileHandle) -> None:
+        """Add to a handle the bytes before its tail that the source has of the same version of the file."""
+        given = given_tail(file)
+        if given is None or given.etag is None or handle.etag is None:
+            return
+        current = given.size == handle.size and same_etag(given.etag, handle.etag)
+        if current and given.start < handle.tail_start:
+            handle.grow_tail(given.data[: handle.tail_start - given.start])
+            key = file_key(self._client_for(file.root).token, file.path)
+            self._cache.reweigh(key, handle, handle.weigh())
+
     def stands(self, client: Client, handle: FileHandle, *, moment: float) -> bool:
         """Return whether a cached handle was of the current version at a moment: see `MetadataFreshness.was_current`."""
         return self.freshness.was_current(client, handle, moment)

@@ -260,12 +260,18 @@ class Reader:
             self.metrics,
             handle,
             two_phases=forecast is not None,
-            current=handle is not None and self._opener.stands(client, handle, moment=self._started),
+            current=self._is_current(client, task, handle),
             merging=self.merging(task, forecast, abreast=abreast),
             learns=self._learns,
             batch_rows=self.options.batch_rows,
             most_bytes=self.options.memory_limit,
         )
+
+    def _is_current(self, client: Client, task: ScanTask, handle: FileHandle | None) -> bool:
+        """Return whether the version of a task is known to be current, so that cached pages of it may be used."""
+        if handle is not None:
+            return self._opener.stands(client, handle, moment=self._started)
+        return self._opener.freshness.was_confirmed(client, task.file.id, self._started)
 
     def merging(self, task: ScanTask, forecast: Forecast | None, *, abreast: int) -> Merging:
         """Return how ranges of a task become requests, by the network as it was measured when this run began."""

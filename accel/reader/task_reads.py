@@ -88,6 +88,7 @@ class TaskReads:
             current=self.current,
             merging=self.merging,
             dictionaries=not self._dictionaries.keeps(),
+            confirms=self.handle is None,
         )
         self.result = ResultCacheEntry(
             self.task,

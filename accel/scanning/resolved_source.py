@@ -213,7 +213,8 @@ class ResolvedSource:
         self.reader.num_files = self.num_files
         if self.spec.selection is not None:
             self._selection = match_selection(self.spec.selection, block.files)
-        if len(block.partition_schema) and self._first_block is None:
+        if len(block.partition_schema):
+            # What it remembers is of this block: there may be many more.
             self.paths = PartitionValues(self.spec.where, block.partition_schema)
         return block
 

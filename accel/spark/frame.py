@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from accel.api import AUTO, DEFAULT_CACHE
+from accel.errors import AccelError
 from accel.options import MIB, Options, check_options
 from accel.planning.plan import Plan
 from accel.planning.task_arrow import TASK_ARROW_SCHEMA, take_out
@@ -129,6 +130,8 @@ def read(
         planned = plan_or_find(url, where, planning=place, on_error=skips, keywords=keywords)
         output = planned.schema if isinstance(planned, Plan) else planned.question.output
         result = spark_schema(output)
+        if not len(output) and _takes_rows_only(spark):
+            raise AccelError("Spark 3.5 loses rows without columns", hint="name a column, or use Spark 4")
     except BaseException:
         # Credentials must not stay in the variables of a frame that a traceback may show.
         del url, index, storage_options, store, travelling
@@ -266,9 +269,13 @@ def _task_frame(spark: SparkSession, tasks: pa.Table, partitions: int | None) ->
 
 def _arrow_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     """Return a table as a DataFrame."""
-    if int(spark.version.partition(".")[0]) >= 4:
+    if not _takes_rows_only(spark):
         return spark.createDataFrame(table)
-    # Spark 3.5 takes rows only.
     return spark.createDataFrame(
         list(zip(*(column.to_pylist() for column in table), strict=True)), spark_ddl(table.schema)
     )
+
+
+def _takes_rows_only(spark: SparkSession) -> bool:
+    """Whether Spark is older than 4.0, which is the first to make a DataFrame of Arrow data."""
+    return int(spark.version.partition(".")[0]) < 4

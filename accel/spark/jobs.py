@@ -7,10 +7,11 @@ import math
 import pickle
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,16 +19,18 @@ import pyarrow as pa
 from accel.api import AUTO
 from accel.maintenance.embedding_files import EmbeddedFile, EmbedFilesJob, EmbedFilesReport
 from accel.maintenance.layout import Preset, WrittenFile
-from accel.maintenance.optimizing import (
-    OptimizeJob,
-    OptimizeReport,
-    open_staged,
-    read_rows,
-    staged_name,
-)
+from accel.maintenance.optimizing import OptimizeJob, OptimizeReport, read_rows
 from accel.maintenance.ordering import Sample, count_before
 from accel.maintenance.progress import Progress
 from accel.maintenance.rewriting import Rewrite
+from accel.maintenance.staging import (
+    OutputRecord,
+    RestartUnit,
+    RewritePlan,
+    open_staged,
+    record_name,
+    staged_name,
+)
 from accel.options import MIB, Options
 from accel.spark.executing import for_executors
 from accel.spark.partitions import parallelism_of, spread
@@ -85,7 +88,8 @@ def optimize(
 
     The rows are cut into parts by their order, each part is sorted and written by one task, and the driver commits once, when all
     are complete. Rows travel between executors as they are, so that no type is changed. A task that runs twice leaves a hidden
-    file at worst, which is removed.
+    file at worst, which is removed. A job that was killed is finished by the next one of the same arguments, which does not write the
+    parts again that are complete.
 
     Parameters
     ----------
@@ -125,7 +129,7 @@ def optimize(
     given = for_executors({"store": store, "storage_options": storage_options, "options": options})
     # Credentials must not stay in the variables of a frame that a traceback may show.
     del source, to, store, storage_options
-    finished = job.begin()
+    finished = job.begin(RestartUnit.PART, f"spark, parts={parts}")
     if finished is not None:
         return finished
     try:
@@ -139,6 +143,7 @@ def optimize(
 class _Share:
     """Files that one task reads."""
 
+    number: int
     folder: int
     urls: tuple[str, ...]
 
@@ -156,6 +161,8 @@ class _Executors:
     """The keys between the parts."""
     firsts: tuple[int, ...] = ()
     """The number of the first part of each folder, and in the end of all parts."""
+    complete: frozenset[int] = frozenset()
+    """Parts that an attempt before has written."""
 
     # -- in the executors ------------------------------------------------------------------------
 
@@ -189,7 +196,8 @@ class _Executors:
     def _parts_of(self, folder: int, table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         first, after = self.firsts[folder : folder + 2]
         if after - first == 1 or self.limits is None or not len(table):
-            yield first, table
+            if first not in self.complete:
+                yield first, table
             return
         ordering = self.rewrite.ordering
         keys, _ = ordering.keys(table)
@@ -199,7 +207,7 @@ class _Executors:
         together = table.take(pa.array(order))
         start = 0
         for part, end in enumerate(ends.tolist()):
-            if end > start:
+            if end > start and first + part not in self.complete:
                 yield first + part, together.slice(start, end - start)
             start = end
 
@@ -211,16 +219,23 @@ class _Executors:
         """Write the rows of files in their order."""
         for piece in pieces:
             share: _Share = pickle.loads(piece)
-            yield number, self._written(number, read_rows(share.urls, self.rewrite, self.given))
+            tables = read_rows(share.urls, self.rewrite, self.given)
+            yield share.number, self._written(share.number, tables)
 
     def _written(self, number: int, tables: Iterator[pa.Table]) -> bytes:
+        def open_new(name: str) -> AbstractContextManager[BinaryIO]:
+            return open_staged(self.target, self.id, name, self.given)
+
         files = self.rewrite.write(
             tables,
-            lambda name: open_staged(self.target, self.id, name, self.given),
+            open_new,
             name=lambda at: staged_name(number, at),
             note=lambda stage, rows: None,
         )
-        return json.dumps([asdict(file) for file in files]).encode()
+        record = OutputRecord(start=0, files=tuple(files)).encode()
+        with open_new(record_name(number, 0)) as file:
+            file.write(record)
+        return record
 
 
 def _pieces(part: int, tables: Sequence[pa.Table]) -> Iterator[Piece]:
@@ -242,6 +257,7 @@ class _Rewriting:
         self._folders = list(job.table.folders().items())
         self._at_once = parallelism_of(spark)
         self._parts = parts
+        self._complete = job.outputs
         self._executors = _Executors(
             rewrite=Rewrite(
                 schema=job.table.schema, ordering=job.ordering, layout=job.layout, options=job.options
@@ -253,43 +269,63 @@ class _Rewriting:
         )
 
     def run(self) -> list[AddedFile]:
-        """Have all rows written, and return the new files with their names."""
-        ordering = self._executors.rewrite.ordering
-        if not ordering:
-            shares = self._shares(self._file_shares())
-            frame = run_shares(self._spark, self._pickled(shares), self._executors.copy)
-            found = self._collect(frame)
-            return self._named([(shares[number].folder, files) for number, files in sorted(found.items())])
+        """Have all rows written that are not in files already, and return the new files with their names."""
+        if not self._executors.rewrite.ordering:
+            return self._copy()
         self._settle_parts()
-        shares = self._shares(self._at_once * SHARES)
-        cut = run_shares(self._spark, self._pickled(shares), self._executors.cut)
-        firsts = self._executors.firsts
-        frame = group_pieces(cut, firsts[-1], self._executors.write)
-        written = sorted(self._collect(frame).items())
-        of_folders = [(bisect_right(firsts, number) - 1, files) for number, files in written]
+        executors, firsts = self._executors, self._executors.firsts
+        shares = [share for share in self._shares(self._at_once * SHARES) if self._is_left(share.folder)]
+        found = dict(self._complete)
+        if shares:
+            cut = run_shares(self._spark, _pickled(shares), executors.cut)
+            found |= self._collect(group_pieces(cut, firsts[-1], executors.write))
+        of_folders = [(bisect_right(firsts, number) - 1, files) for number, files in sorted(found.items())]
         return self._named(of_folders) + self._empty({folder for folder, _ in of_folders})
 
+    def _copy(self) -> list[AddedFile]:
+        """Write the rows in the order that they have."""
+        if self._job.plan is None:
+            self._job.record_plan()
+        shares = self._shares(self._file_shares())
+        left = [share for share in shares if share.number not in self._complete]
+        found = dict(self._complete)
+        if left:
+            found |= self._collect(run_shares(self._spark, _pickled(left), self._executors.copy))
+        return self._named([(shares[number].folder, files) for number, files in sorted(found.items())])
+
+    def _is_left(self, folder: int) -> bool:
+        """Whether a folder has parts that are not written."""
+        first, after = self._executors.firsts[folder : folder + 2]
+        return any(part not in self._complete for part in range(first, after))
+
     def _settle_parts(self) -> None:
-        """Choose the parts of the table, and the ranks along a Z curve, by a sample of the rows."""
+        """Choose the parts of the table, and the ranks along a Z curve: as the plan has them, or by a sample of the rows."""
+        plan = self._job.plan or self._plan_parts()
+        executors = self._executors
+        ordering = replace(executors.rewrite.ordering, limits=plan.curve)
+        self._executors = replace(
+            executors,
+            rewrite=replace(executors.rewrite, ordering=ordering),
+            limits=plan.limits,
+            firsts=plan.firsts,
+            complete=frozenset(self._complete),
+        )
+
+    def _plan_parts(self) -> RewritePlan:
         sizes = [self._size(members) for _, members in self._folders]
         parts = self._parts or self._default_parts(max(sizes))
-        executors = self._executors
-        if parts > 1 or executors.rewrite.ordering.z_order:
+        executors, ordering, limits = self._executors, self._executors.rewrite.ordering, None
+        if parts > 1 or ordering.z_order:
             shares = self._shares(self._at_once * SHARES)
-            frame = run_shares(self._spark, self._pickled(shares), executors.sample)
+            frame = run_shares(self._spark, _pickled(shares), executors.sample)
             sample = pa.concat_tables([from_bytes(row.piece) for row in self._rows_of(frame, "sample")])
-            ordering = executors.rewrite.ordering.with_limits(sample)
+            ordering = ordering.with_limits(sample)
             limits = ordering.split(sample, parts) if len(sample) else None
-            executors = replace(
-                executors,
-                rewrite=replace(executors.rewrite, ordering=ordering),
-                limits=limits,
-            )
-        parts = 1 if executors.limits is None else len(executors.limits) + 1
+        parts = 1 if limits is None else len(limits) + 1
         # With many folders most are small, and one task sorts each of these.
         small = _PART_BYTES // 2 if self._parts is None and len(sizes) > 1 else 0
         own = [1 if size <= small else parts for size in sizes]
-        self._executors = replace(executors, firsts=(0, *accumulate(own)))
+        return self._job.record_plan(curve=ordering.limits, limits=limits, firsts=(0, *accumulate(own)))
 
     def _default_parts(self, nbytes: int) -> int:
         most = math.ceil(nbytes / self._job.layout.target_file_size)
@@ -306,37 +342,28 @@ class _Rewriting:
         """Cut the files into about so many runs of about equal bytes, none of them of two folders."""
         table = self._job.table
         total = max(1, table.size)
-        shares = []
+        shares: list[_Share] = []
         for folder, (_, members) in enumerate(self._folders):
             sizes = np.array([table.files[at].size or 0 for at in members], np.int64)
             own = max(1, round(count * int(sizes.sum()) / total))
             places = spread(sizes, min(own, len(members)))
             for place in np.unique(places).tolist():
                 urls = [table.files[members[at]].url for at in np.flatnonzero(places == place).tolist()]
-                shares.append(_Share(folder, tuple(urls)))
+                shares.append(_Share(len(shares), folder, tuple(urls)))
         return shares
 
-    def _pickled(self, shares: Sequence[_Share]) -> list[bytes]:
-        return [pickle.dumps(share) for share in shares]
-
-    def _collect(self, frame: DataFrame) -> dict[int, list[WrittenFile]]:
+    def _collect(self, frame: DataFrame) -> dict[int, Sequence[WrittenFile]]:
         """Run the job, and return the files of each share or part."""
-        found: dict[int, list[WrittenFile]] = {}
-        for row in self._rows_of(frame, "write"):
-            files = [
-                WrittenFile(**{**each, "warnings": tuple(each["warnings"])}) for each in json.loads(row.piece)
-            ]
-            found[row.number] = files
-            self._job.warnings += [warning for file in files for warning in file.warnings]
-        return found
+        return {row.number: OutputRecord.decode(row.piece).files for row in self._rows_of(frame, "write")}
 
     def _rows_of(self, frame: DataFrame, stage: str) -> list[Any]:
         return collect(self._spark, frame, self._job.progress, stage=stage)
 
-    def _named(self, found: Sequence[tuple[int, list[WrittenFile]]]) -> list[AddedFile]:
+    def _named(self, found: Sequence[tuple[int, Sequence[WrittenFile]]]) -> list[AddedFile]:
         numbers: dict[int, int] = {}
         added = []
         for folder, files in found:
+            self._job.warnings += [warning for file in files for warning in file.warnings]
             for file in files:
                 at = numbers.get(folder, 0)
                 numbers[folder] = at + 1
@@ -358,6 +385,10 @@ class _Rewriting:
             )
             added += [self._job.added(name, at, file) for at, file in enumerate(files)]
         return added
+
+
+def _pickled(shares: Sequence[_Share]) -> list[bytes]:
+    return [pickle.dumps(share) for share in shares]
 
 
 def embed(

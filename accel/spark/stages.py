@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import threading
@@ -36,6 +37,7 @@ _PIECES: Final = "number INT, piece BINARY"
 _PIECES_ARROW: Final = pa.schema([("number", pa.int32()), ("piece", pa.binary())])
 SHARES: Final = 4
 """Shares of work for each task that Spark runs at once, so that they end at about the same time."""
+_DESCRIPTION: Final = "spark.job.description"
 _LOOK_SECONDS: Final = 1.0
 """Between two looks at the tasks of a job."""
 
@@ -92,9 +94,27 @@ class _Worker:
 
 
 def collect(spark: SparkSession, frame: DataFrame, progress: Progress | None, *, stage: str) -> list[Any]:
-    """Run a job and return its rows; `progress` is told the tasks of the stage that are done and all of them, now and then."""
+    """Run a job and return its rows. `progress` is called with the tasks of the stage that are done, and with all of them, now
+    and then; Spark's web UI has the name of the stage as the description of the job."""
     context = getattr(spark, "sparkContext", None)
-    if progress is None or context is None:
+    if context is None:
+        return list(frame.collect())
+    with _described(context, f"accel: {stage}"):
+        return _run(context, frame, progress, stage)
+
+
+@contextlib.contextmanager
+def _described(context: Any, description: str) -> Iterator[None]:
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setLocalProperty(_DESCRIPTION, description)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_DESCRIPTION, before)
+
+
+def _run(context: Any, frame: DataFrame, progress: Progress | None, stage: str) -> list[Any]:
+    if progress is None:
         return list(frame.collect())
     ended = threading.Event()
     before = set(context.statusTracker().getJobIdsForGroup(None))

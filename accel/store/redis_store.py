@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -242,6 +244,9 @@ class RedisStore:
         if not self._is_registered:
             self._is_registered = True
             io_loop.at_shutdown(self.close)
+            # Nobody closes the store of a client that has made room for others.
+            close, loop = self._redis.aclose, asyncio.get_running_loop()
+            weakref.finalize(self, io_loop.start_to_end, close, loop).atexit = False
         return await self._address.call(request, path=path)
 
     def _entry(self, path: str, header: bytes) -> ObjectEntry:

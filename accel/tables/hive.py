@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import os
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -19,12 +19,23 @@ import pyarrow as pa
 from accel.arrays import make_scalar
 from accel.errors import SchemaMismatchError, redact
 
-__all__ = ["NULL", "Spelling", "hint_of_key", "settle", "spell"]
+__all__ = [
+    "NULL",
+    "SpelledColumn",
+    "Spelling",
+    "hint_of_key",
+    "settle",
+    "settle_types",
+    "spell",
+    "spelled_columns",
+]
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _INT64 = range(-(2**63), 2**63)
+_LONG = 256
+"""Characters of a value that is longer than what a head is to hold."""
 _OFF = "partitioning=None reads the files without partition columns"
 
 
@@ -127,6 +138,68 @@ def settle(
         columns.append([lookup[text] for text in texts])
     rows: list[tuple[object, ...]] = list(zip(*columns, strict=True)) if columns else [()] * len(spellings)
     return pa.schema(fields), rows
+
+
+@dataclass(frozen=True, slots=True)
+class SpelledColumn:
+    """What the paths of some files spell for one key."""
+
+    kind: pa.DataType
+    """The type that `settle` gives these values; null where no path spells one."""
+    lower: str | None
+    """The least value as it is spelled, in the order of `kind`; None where there is none, or it is long."""
+    upper: str | None
+    has_null: bool
+
+
+def spelled_columns(directories: Iterable[str]) -> Mapping[str, SpelledColumn] | None:
+    """Return what paths below one directory spell, by key, in the order of the first; None where their keys differ.
+
+    Parameters
+    ----------
+    directories : iterable of str
+        The directories of files, below that one.
+    """
+    try:
+        spellings = [spell(one, one.split("/")) for one in dict.fromkeys(directories)]
+        _same_keys(spellings)
+    except SchemaMismatchError:
+        return None
+    found = {}
+    for key in spellings[0].keys:
+        texts = [s.values[s.keys.index(key)] for s in spellings]
+        distinct = list(dict.fromkeys(text for text in texts if text is not None))
+        kind, values = _infer(distinct)
+        in_order = [text for _, text in sorted(zip(values, distinct, strict=True))]
+        lower, upper = (
+            next((t for t in some if len(t) <= _LONG), None) for some in (in_order[:1], in_order[-1:])
+        )
+        found[key] = SpelledColumn(kind if distinct else pa.null(), lower, upper, None in texts)
+    return found
+
+
+def settle_types(
+    parts: Sequence[Mapping[str, SpelledColumn]], *, as_text: Collection[str] = ()
+) -> pa.Schema | None:
+    """Return the partition columns of all files together, as `settle` does, by what the paths of some at a time spell.
+
+    None where the keys of some files differ from those of others.
+
+    Parameters
+    ----------
+    parts : sequence of mapping
+        As `spelled_columns` returns them. The first is that of the first file.
+    as_text : collection of str
+    """
+    keys = list(parts[0])
+    if any(part.keys() != parts[0].keys() for part in parts):
+        return None
+    fields = []
+    for key in keys:
+        kinds = {part[key].kind for part in parts} - {pa.null()}
+        kind = kinds.pop() if len(kinds) == 1 and key not in as_text else pa.string()
+        fields.append(pa.field(key, kind))
+    return pa.schema(fields)
 
 
 def hint_of_key(name: str, url: str, *, source: Any, partitioning: str | pa.Schema | None) -> str | None:

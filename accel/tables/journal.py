@@ -77,6 +77,8 @@ class Journal:
     id: str
     """Of the job, used once."""
     state: JournalState
+    owner: str = ""
+    """Of the call that carries the job out, used once: where a job is run again, the call before gives up."""
     job: str = ""
     """What the job was asked for: a job that is run again is known by it."""
     added: tuple[AddedFile, ...] = ()
@@ -106,6 +108,7 @@ class Journal:
             journal = cls(
                 id=_text(found["id"]),
                 state=JournalState(found["state"]),
+                owner=_text(found.get("owner", "")),
                 job=_text(found["job"]),
                 added=tuple(_added(each) for each in found["added"]),
                 removed=tuple(_removed(each) for each in found["removed"]),

@@ -13,7 +13,8 @@ from typing import Any
 
 from accel.cache.freshness import PART_BYTES, put_object
 from accel.errors import AccelError, IndexFormatError, ObjectChangedError, ObjectNotFoundError, StoreError
-from accel.format.embedded import fingerprint, parse_toc
+from accel.format.embedded import IDX1_KEY, fingerprint, parse_toc
+from accel.indexes.kind import IndexKind
 from accel.options import Options, check_options
 from accel.store import io_loop
 from accel.store.client import Connector
@@ -26,7 +27,7 @@ from accel.writing.original import Original, open_original
 from accel.writing.report import EmbedProgress, EmbedReport, warn_of_idle
 from accel.writing.source import LocalSource, RemoteSource, Source, open_local, open_remote
 from accel.writing.survey import Note, PreparedFile, prepare, report_on
-from accel.writing.wanted import Indexes, WantedIndex, read_wanted
+from accel.writing.wanted import IDX1, Indexes, WantedIndex, read_wanted
 
 __all__ = ["EmbedJob", "embed", "embed_async"]
 
@@ -225,7 +226,7 @@ class EmbedJob:
     def is_done(self) -> bool:
         """Whether the target has just the indexes that are wanted, and was made from the source as it is now.
 
-        Indexes of several columns, and `idx1`, are never taken for those that are wanted. Raises as `embed` does for the source.
+        Raises as `embed` does for the source.
         """
         source = self._open(self.src)
         try:
@@ -366,28 +367,42 @@ class EmbedJob:
 
 
 def holds_indexes(original: Original, wanted: Sequence[WantedIndex]) -> bool:
-    """Return whether a file has a page index and just the wanted indexes."""
+    """Return whether a file has a page index and just the wanted indexes. An `idx1` that is not wanted stays, and so counts for nothing."""
     metadata = original.metadata
     chunks = metadata.num_row_groups * len(metadata.schema.leaves)
-    if len(original.offset_indexes) < chunks or any(one.leaves or one.kind is None for one in wanted):
+    if len(original.offset_indexes) < chunks:
         return False
     try:
         toc = parse_toc(metadata)
     except IndexFormatError:
         return False
-    entries = () if toc is None else toc.entries
-    kinds = {one.kind_name: one.kind for one in wanted if one.kind is not None}
-    for entry in entries:
-        kind = kinds.get(entry.kind)
-        if kind is None or entry.version not in (kind.version, getattr(kind, "joined_version", None)):
+    idx1 = metadata.key_value.get(IDX1_KEY)
+    versions = {one.kind_name: _versions(one.kind) for one in wanted}
+    found = set()
+    for entry in () if toc is None else toc.entries:
+        if entry.kind == IDX1:
+            if IDX1 not in versions:
+                continue
+            if idx1 != str(entry.offset).encode():  # another program wrote one since
+                return False
+        if entry.version not in versions.get(entry.kind, ()):
             return False
-    return {
-        (one.kind, one.column, one.level, _text_of(one.params), bool(one.columns)) for one in entries
-    } == {
-        (one.kind_name, tuple(one.leaf.path), str(one.level), _text_of(one.kind.params), False)
+        columns = tuple((each.column, each.of) for each in entry.columns)
+        found.add((entry.kind, entry.column, entry.level, _text_of(entry.params), columns))
+    return found == {
+        (
+            one.kind_name,
+            tuple(one.leaf.path),
+            str(one.level),
+            _text_of({} if one.kind is None else one.kind.params),
+            tuple((tuple(leaf.path), of) for leaf, of in one.covers()),
+        )
         for one in wanted
-        if one.kind is not None
     }
+
+
+def _versions(kind: IndexKind | None) -> tuple[int | None, ...]:
+    return (1,) if kind is None else (kind.version, getattr(kind, "joined_version", None))
 
 
 def _text_of(params: Mapping[str, Any]) -> str:

@@ -260,11 +260,12 @@ def _head_of(index: BuiltIndex) -> bytes | None:
 
 
 def _covered(index: BuiltIndex) -> tuple[CoveredColumn, ...]:
-    """Return the columns that an index of several covers, each with its expression: by default the value itself."""
-    leaves, kind = index.wanted.leaves, index.wanted.kind
-    covers = getattr(kind, "covers", None)
-    covered = [(at, "value") for at in range(len(leaves))] if covers is None or not leaves else covers()
-    return tuple(CoveredColumn(leaves[at].path, index.signatures[at], of) for at, of in covered)
+    """Return the columns that an index of several covers, each with its expression."""
+    leaves = [leaf.ordinal for leaf in index.wanted.leaves]
+    return tuple(
+        CoveredColumn(leaf.path, index.signatures[leaves.index(leaf.ordinal)], of)
+        for leaf, of in index.wanted.covers()
+    )
 
 
 def _check_entries(metadata: FileMetadata, tail: NewTail, built: Sequence[BuiltIndex]) -> None:

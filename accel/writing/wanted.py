@@ -45,6 +45,13 @@ class WantedIndex:
         """The name of the kind, "idx1" for IDX1."""
         return IDX1 if self.kind is None else self.kind.name
 
+    def covers(self) -> tuple[tuple[Leaf, str], ...]:
+        """Return the columns that an index of several covers, each with the expression over it; empty for others."""
+        covers = getattr(self.kind, "covers", None)
+        if covers is None or not self.leaves:
+            return tuple((leaf, "value") for leaf in self.leaves)
+        return tuple((self.leaves[at], of) for at, of in covers())
+
 
 @dataclass(frozen=True, slots=True)
 class _Key:

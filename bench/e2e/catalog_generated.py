@@ -19,6 +19,7 @@ import accel
 from accel.catalog.bound_bytes import End, encode_bounds
 from accel.catalog.describing import WHOLE_FILE
 from accel.catalog.head import FORMAT_VERSION, CatalogHead, Table
+from accel.catalog.kind import TableRows
 from accel.catalog.objects import ObjectHome
 from accel.metrics import Metrics
 from accel.options import Options
@@ -68,11 +69,11 @@ async def _generate(folder: Path, files: int) -> None:
     for begin, end in chunks_of(files, _SEGMENT_FILES):
         tables = _repeated(rows, bounds, np.arange(begin, end))
         segment = await home.put_segment(tables, num_files=end - begin)
-        segments.append(segment.with_paths(tables[Table.FILES]["path"].to_pylist()))
+        segments.append(segment.with_paths(tables[Table.FILES].in_memory()["path"].to_pylist()))
     await home.put_head(CatalogHead(base=".", segments=tuple(segments)), instead_of=None)
 
 
-def _repeated(rows: pa.Table, bounds: pa.Table, numbers: np.ndarray) -> dict[str, pa.Table]:
+def _repeated(rows: pa.Table, bounds: pa.Table, numbers: np.ndarray) -> dict[str, TableRows]:
     """The tables of a segment about files with these numbers."""
     count, kind = len(numbers), kind_of(pa.int64())
     table = rows.take(pa.array(np.zeros(count, np.int64)))
@@ -95,7 +96,8 @@ def _repeated(rows: pa.Table, bounds: pa.Table, numbers: np.ndarray) -> dict[str
             at = part.schema.get_field_index(name)
             part = part.set_column(at, part.schema.field(at), array)
         parts.append(part)
-    return {Table.FILES: table, Table.BOUNDS: pa.concat_tables(parts).combine_chunks()}
+    bounds = pa.concat_tables(parts).combine_chunks()
+    return {Table.FILES: TableRows.of(table), Table.BOUNDS: TableRows.of(bounds)}
 
 
 def plan(folder: str, files: int, cached: bool) -> dict[str, float]:

@@ -21,6 +21,7 @@ from accel.catalog.describing import BOUNDS_SCHEMA, FILES_SCHEMA
 from accel.catalog.head import CatalogHead, Segment
 from accel.catalog.homes import home_at
 from accel.catalog.intervals import required_intervals
+from accel.catalog.kind import TableRows
 from accel.catalog.sql_home import DatabaseHome
 from accel.catalog.sql_pages import Layout
 from accel.catalog.sql_tables import DatabaseTables
@@ -83,7 +84,9 @@ async def fill(home: DatabaseHome) -> tuple[CatalogHead, int]:
         schema=FILES_SCHEMA,
     )
     await home.put_head(CatalogHead(base="/nowhere/"), instead_of=None)
-    segment: Segment = await home.put_segment({"files": files, "bounds": table}, num_files=FILES)
+    segment: Segment = await home.put_segment(
+        {"files": TableRows.of(files), "bounds": TableRows.of(table)}, num_files=FILES
+    )
     head = CatalogHead(base="/nowhere/", segments=(segment,), generation=1)
     await home.put_head(head, instead_of=(await home.read_head(Metrics()))[0])
     return head, table.num_rows

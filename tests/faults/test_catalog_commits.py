@@ -275,9 +275,7 @@ class InMemory:
 
 @pytest.mark.parametrize("rate", [0.0, 0.03], ids=["reliable", "unreliable"])
 def test_writers_and_readers_in_memory(rate: float) -> None:
-    crowd = Crowd(InMemory(seed=3, rate=rate), seed=3, faulty=bool(rate))
-    crowd.run()
-    assert crowd.refused == 0 or rate or crowd.refused < crowd.answered
+    Crowd(InMemory(seed=3, rate=rate), seed=3, faulty=bool(rate)).run()
 
 
 # -- a local directory -------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import logging
 import pickle
 import secrets
@@ -15,7 +17,10 @@ import pytest
 import accel
 from accel.catalog import objects
 from accel.catalog.inspecting import inspect_index, verify_index
+from accel.store import io_loop
 from accel.store.client import client_for
+from accel.store.location import Location
+from accel.store.redis_connection import RedisAddress
 from accel.testing import DictStore, write_file
 from tests.faults.test_catalog_commits import Crowd, InMemory
 from tests.faults.test_secrets import failure_of, leaks
@@ -81,6 +86,29 @@ def test_writers_and_readers_while_connections_end(redis_server: RedisServer, la
             f"{crowd.refreshed} changes, {crowd.answered} answers, {crowd.refused} refused, "
             f"{relay.cuts} connections ended, {len(crowd.history.states)} states"
         )
+
+
+def test_the_connections_of_a_client_that_made_room_are_closed(redis_server: RedisServer) -> None:
+    """Only so many clients stay; what nobody has closed would warn when it is collected, which fails a test here."""
+
+    def connections() -> int:
+        return int(redis_server.ask("INFO", "clients").partition(b"connected_clients:")[2].split()[0])
+
+    before = connections()
+    prefix = secrets.token_hex(6)
+    for number in range(300):
+        url = redis_server.url(f"{prefix}{number}")
+        location = Location("redis", str(RedisAddress.parse(url, settings=())), "")
+        client = client_for(location, storage_options={"url": url})
+        with pytest.raises(accel.ObjectNotFoundError):
+            io_loop.run(client.head("nothing"))
+    del client
+    gc.collect()
+    for _ in range(100):
+        if connections() - before <= 128:
+            break
+        io_loop.run(asyncio.sleep(0.05))
+    assert 0 < connections() - before <= 128
 
 
 # -- a server that ends ------------------------------------------------------------------------------

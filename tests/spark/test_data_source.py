@@ -243,6 +243,12 @@ def test_executors_request_data_alone(
     # The job counts its planning too.
     metadata = ("listing", "tail", "footer", "page index")
     assert len(requests) == sum(n for kind, n in counts.requests_by_kind.items() if str(kind) not in metadata)
+    # What the pages were read for once is in the worker's cache; another worker may take a task and read them again.
+    with accel.spark.metrics(source) as again:
+        for _ in range(4):
+            assert _ids(frame) == [3, 90]
+    assert proxy.requests <= 2 * len(requests)
+    assert again.data_hits + again.rows_recalled > 0
 
 
 def test_no_secret_in_plans_and_tasks(source: SparkSession, folder: Path) -> None:

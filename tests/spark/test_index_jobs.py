@@ -37,6 +37,10 @@ def test_an_index_is_built_and_refreshed_by_the_executors(spark: SparkSession, t
     assert dict(built.skipped) == {}
     index = f"{tmp_path}/_accel/"
     assert verify_index(index).is_empty
+    jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    descriptions = [jobs.apply(number).description() for number in range(jobs.size())]
+    assert any("Some(accel: describe)" in str(text) for text in descriptions)
+    assert spark.sparkContext.getLocalProperty("spark.job.description") is None
     scan = accel.scan(str(tmp_path), "name = 'n3'", index=index, listing="index", cache=None)
     assert scan.to_table().equals(accel.scan(str(tmp_path), "name = 'n3'", index=None, cache=None).to_table())
     assert scan.metrics.catalog.total == FILES

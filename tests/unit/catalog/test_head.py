@@ -11,7 +11,15 @@ import pytest
 import xxhash
 
 import accel
-from accel.catalog.head import HEAD_SCHEMA, CatalogHead, Retired, Segment, SegmentObject
+from accel.catalog.head import (
+    FORMAT_VERSION,
+    HEAD_SCHEMA,
+    CatalogHead,
+    Retired,
+    Segment,
+    SegmentObject,
+)
+from accel.tables.hive import SpelledColumn
 
 NAME = "files-20260102T030405Z-0123456789abcdef.parquet"
 OTHER = "bounds-20260102T030405Z-fedcba9876543210.parquet"
@@ -21,15 +29,28 @@ def part(name: str, rows: int, *, content: bytes | None = b"PAR1 and so on") -> 
     return SegmentObject(name=name, size=14, etag='"e"', num_rows=rows, tail=b"tail", content=content)
 
 
+def segment(
+    id: str,
+    num_files: int,
+    objects: dict[str, SegmentObject],
+    *,
+    rows: dict[str, int] | None = None,
+    **more: Any,
+) -> Segment:
+    num_rows = {table: one.num_rows for table, one in objects.items()} | (rows or {})
+    return Segment(id=id, num_files=num_files, objects=objects, num_rows=num_rows, **more)
+
+
 def head(**changes: Any) -> CatalogHead:
     segments = (
-        Segment(
-            id="one",
-            num_files=3,
-            objects={"files": part(NAME, 3), "bounds": part(OTHER, 40, content=None)},
+        segment(
+            "one",
+            3,
+            {"files": part(NAME, 3), "bounds": part(OTHER, 40, content=None)},
             dropped=frozenset({0, 2}),
+            spelled={"k": SpelledColumn(pa.date32(), "2024-01-01", None, True)},
         ),
-        Segment(id="two", num_files=1, objects={"files": part(NAME.replace("0", "7"), 1)}),
+        segment("two", 1, {"files": part(NAME.replace("0", "7"), 1)}),
     )
     retired = (Retired(OTHER.replace("b", "c").replace("counds", "bounds"), 12.5),)
     given: dict[str, Any] = {
@@ -49,6 +70,8 @@ def shown(one: CatalogHead) -> Any:
             segment.id,
             segment.num_files,
             segment.dropped,
+            segment.num_rows,
+            segment.spelled,
             sorted(
                 (t, o.name, o.size, o.etag, o.num_rows, o.tail, o.content) for t, o in segment.objects.items()
             ),
@@ -118,7 +141,7 @@ def test_another_version_says_what_to_do() -> None:
     ],
 )
 def test_names_outside_the_directory_are_refused(name: str) -> None:
-    one = Segment(id="one", num_files=3, objects={"files": part(name, 3)})
+    one = segment("one", 3, {"files": part(name, 3)})
     with pytest.raises(accel.IndexFormatError, match="no segment's"):
         CatalogHead.decode(head(segments=(one,)).encode())
     with pytest.raises(accel.IndexFormatError, match="no segment's"):
@@ -135,10 +158,18 @@ def sealed(described: object, batch: pa.RecordBatch | None = None) -> bytes:
         if batch is not None:
             writer.write_batch(batch.replace_schema_metadata(schema.metadata))
     payload = sink.getvalue().to_pybytes()
-    return struct.pack("<8sI16s", b"ACCELCAT", 1, xxhash.xxh3_128_digest(payload)) + payload
+    return struct.pack("<8sI16s", b"ACCELCAT", FORMAT_VERSION, xxhash.xxh3_128_digest(payload)) + payload
 
 
-PLAIN = {"base": ".", "generation": 0, "columns": None, "indexes": {}, "segments": [], "retired": []}
+PLAIN = {
+    "base": ".",
+    "generation": 0,
+    "columns": None,
+    "indexes": {},
+    "complete": True,
+    "segments": [],
+    "retired": [],
+}
 SEGMENT = {"id": "one", "files": 1, "dropped": None}
 
 
@@ -178,9 +209,11 @@ def test_a_sealed_head_that_makes_no_sense_is_refused(described: object) -> None
 
 def test_a_head_that_contradicts_itself_is_refused() -> None:
     for one in (
-        Segment(id="one", num_files=2, objects={"files": part(NAME, 3)}),
-        Segment(id="one", num_files=3, objects={"files": part(NAME, 3)}, dropped=frozenset({3})),
-        Segment(id="one", num_files=3, objects={"bounds": part(OTHER, 3)}),
+        segment("one", 2, {"files": part(NAME, 3)}),
+        segment("one", 3, {"files": part(NAME, 3)}, dropped=frozenset({3})),
+        segment("one", 3, {"bounds": part(OTHER, 3)}),
+        segment("one", 3, {"files": part(NAME, 3), "bounds": part(OTHER, 5)}, rows={"bounds": 6}),
+        segment("one", 3, {"files": part(NAME, 3)}, rows={"keys k": 7}),
     ):
         with pytest.raises(accel.IndexFormatError):
             CatalogHead.decode(head(segments=(one,)).encode())

@@ -346,3 +346,38 @@ def test_an_index_of_a_kind_of_later_versions_is_passed_over(monkeypatch: pytest
     assert "ngram s" not in dropped
     accel.compact_index(INDEX, store=store)
     asked(store, "a = 3")
+
+
+@pytest.mark.parametrize(
+    ("indexes", "where"), [({"a": "keys"}, "a = {}"), ({"s": "ngram"}, "s LIKE '%text {}%'")], ids=str
+)
+@pytest.mark.parametrize("hint", [8, 700, 1000, 1 << 20], ids="tail of {} bytes".format)
+def test_pages_are_found_however_a_file_was_opened_before(
+    indexes: dict[str, str], where: str, hint: int
+) -> None:
+    values = [number * 7 % 40 + 100 for number in range(40)]
+    store = directory(*(pa.table({"a": values, "s": [f"text {one}" for one in values]}) for _ in range(2)))
+    accel.build_index("t/", indexes=indexes, columns=[], store=store)
+    for value in values[5:20:5]:
+        # What it opens stays in the cache with as much of its end as was read.
+        cache = accel.Cache()
+        accel.scan(
+            "t/", "a >= 0", index=None, store=store, cache=cache, options=accel.Options(tail_hint=hint)
+        ).to_table()
+        scan = accel.scan("t/", where.format(value), index=INDEX, store=store, cache=cache)
+        assert scan.to_table()["a"].to_pylist() == [value, value]
+        assert scan.metrics.warnings == []
+        (counts,) = scan.metrics.catalog_dropped.values()
+        assert counts["rows"] == 70
+
+
+def test_pages_of_a_file_whose_page_indexes_are_too_long_for_an_index() -> None:
+    columns = {f"c{at}": range(1000) for at in range(36)}
+    one = pa.table({"a": [number * 7 % 1000 for number in range(1000)]} | columns)
+    store = directory(one, page_rows=1, group_rows=250)
+    options = accel.Options(tail_hint=1 << 22)
+    accel.build_index("t/", indexes={"a": "keys"}, columns=[], store=store, options=options)
+    for value in (7, 14, 21, 7 * 600 % 1000):
+        rows, dropped = asked(store, f"a = {value}")
+        assert len(rows) == 1
+        assert dropped["keys a"]["rows"] == 750

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import random
+import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 import accel
 from accel.catalog import sql_pages
 from accel.catalog.intervals import HIGHEST, LOWEST, Interval, required_intervals
+from accel.catalog.kind import TableRows
 from accel.catalog.sql_pages import Layout, Page, Part, check_range, cut_table, page_rows
 from accel.predicate.bind import bind
 from accel.predicate.parser import parse
@@ -118,8 +122,8 @@ def bounds_table(ends: list[tuple[int | None, int | None, bool]]) -> pa.Table:
 
 
 def cut(table: pa.Table, num_files: int) -> tuple[Layout, list[Page]]:
-    layout, pages = cut_table("bounds", "bounds-x", table, num_files=num_files)
-    return Layout.decode(layout.encode()), list(pages)
+    found = cut_table("bounds", "bounds-x", TableRows.of(table), num_files=num_files, spool=io.BytesIO())
+    return Layout.decode(found.layout.encode()), list(found.pages())
 
 
 def found_for(pages: list[Page], interval: Interval, last: int) -> list[Page]:
@@ -239,13 +243,41 @@ def test_rows_of_another_number_are_refused() -> None:
 )
 def test_tables_of_other_kinds_are_found_by_their_first_column(values: pa.Array) -> None:
     table = pa.table({"value": values, "place": pa.array(np.arange(len(values)))})
-    layout, found = cut_table("keys k", "keys-x", table, num_files=1)
-    pages = list(found)
+    # In batches of any size.
+    rows = TableRows(table.to_reader(max_chunksize=777), len(table))
+    found = cut_table("keys k", "keys-x", rows, num_files=1, spool=io.BytesIO())
+    layout, pages = found.layout, list(found.pages())
+    assert found.size == sum(len(page.content or b"") for page in pages)
     (part,) = layout.parts
     assert part.keyed
     assert part.num_pages == len(pages) == 9
-    rows = pa.Table.from_batches([page_rows(page, part, layout.schema) for page in pages])
-    assert repr(rows.to_pylist()) == repr(table.to_pylist())
+    back = pa.Table.from_batches([page_rows(page, part, layout.schema) for page in pages])
+    assert repr(back.to_pylist()) == repr(table.to_pylist())
+    with pytest.raises(accel.AccelError, match="9000 of 9001 rows"):
+        cut_table("keys k", "k", TableRows(table, 9001), num_files=1, spool=io.BytesIO())
     assert pages[-1].reach == max(page.most for page in pages if page.most is not None)
     if pa.types.is_floating(values.type):
         assert pages[-1].most == HIGHEST
+
+
+def test_a_table_that_comes_in_batches_is_never_in_memory_as_a_whole() -> None:
+    """30 MB of rows, of which 1 MB are cut at once."""
+    batches, rows = 120, 1 << 14
+    schema = pa.schema([("value", pa.int64()), ("place", pa.int64())])
+    before, peak = pa.total_allocated_bytes(), 0
+
+    def made() -> Iterator[pa.RecordBatch]:
+        nonlocal peak
+        for at in range(batches):
+            peak = max(peak, pa.total_allocated_bytes() - before)
+            values = pa.array(np.arange(at * rows, (at + 1) * rows))
+            yield pa.RecordBatch.from_arrays([values, values], schema=schema)
+
+    given = TableRows(pa.RecordBatchReader.from_batches(schema, made()), batches * rows)
+    with tempfile.TemporaryFile() as spool:
+        found = cut_table("keys k", "keys-x", given, num_files=1, spool=spool)
+        pages = found.pages()
+        first = next(pages)
+        assert sum(1 for _ in pages) + 1 == found.layout.parts[0].num_pages == batches * rows // 1024
+    assert page_rows(first, found.layout.parts[0], schema).column("value").to_pylist() == list(range(1024))
+    assert peak < 4_000_000

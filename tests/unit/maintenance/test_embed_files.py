@@ -49,8 +49,20 @@ def test_every_file_gets_them_once(tmp_path: Path) -> None:
         {"name": ["distinct", ("bloom", "row group")], "id": "bitmap"},
         {"name": [("distinct", "file"), ("bloom", "row group")], "id": "zonemap"},
         {"name": ["distinct", (accel.indexes.Bloom(fpp=0.001), "row group")], "id": "zonemap"},
+        {"name": ["distinct", ("bloom", "row group")], "id, lower(name), (id, name)": "zonemap"},
+        {"name": ["idx1", ("bloom", "row group")], "id": "zonemap"},
+        {"name": "idx1", "id, name": "zonemap"},
     ],
-    ids=["none", "fewer", "another kind", "another level", "other parameters"],
+    ids=[
+        "none",
+        "fewer",
+        "another kind",
+        "another level",
+        "other parameters",
+        "several columns",
+        "idx1",
+        "idx1 and several columns",
+    ],
 )
 def test_files_with_other_indexes_get_these(tmp_path: Path, other: dict[str, object]) -> None:
     fill(tmp_path, 2)
@@ -58,6 +70,23 @@ def test_files_with_other_indexes_get_these(tmp_path: Path, other: dict[str, obj
     report = accel.embed_files(tmp_path, indexes=other)
     assert (report.embedded, report.skipped) == (2, 0)
     assert accel.embed_files(tmp_path, indexes=other).skipped == 2
+
+
+def test_the_order_of_the_columns_of_an_index_counts(tmp_path: Path) -> None:
+    fill(tmp_path, 2)
+    for several in ("id, name", "name, id", "id, lower(name)", "(id, name)"):
+        for embedded in (2, 0):
+            assert accel.embed_files(tmp_path, indexes={several: "zonemap"}).embedded == embedded, several
+
+
+def test_an_idx1_that_is_not_wanted_stays_and_costs_nothing(tmp_path: Path) -> None:
+    fill(tmp_path, 2)
+    accel.embed_files(tmp_path, indexes={"name": "idx1"})
+    assert accel.embed_files(tmp_path, indexes={"id": "zonemap"}).embedded == 2
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.parquet")}
+    assert all(b"distinct_index_offset" in data for data in before.values())
+    assert accel.embed_files(tmp_path, indexes={"id": "zonemap"}).skipped == 2
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.parquet")} == before
 
 
 def test_into_another_directory(tmp_path: Path) -> None:

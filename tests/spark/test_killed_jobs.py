@@ -1,0 +1,213 @@
+"""Jobs on Spark that die at any of their changes: readers see the old table or the new one, and the next call does the rest."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import accel
+from accel.catalog.inspecting import verify_index
+from accel.tables.journal import JOURNAL_NAME, STAGE_PREFIX, Journal, JournalState
+from accel.testing import write_file
+from tests.support.step_store import Killed, StepStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FILES, ROWS = 4, 200
+
+
+class Table:
+    """The table `t` in a directory, whose changes are counted."""
+
+    def __init__(self, path: Path, *, indexed: bool) -> None:
+        self.path = path / "files"
+        (self.path / "t").mkdir(parents=True)
+        self.store = StepStore(self.path, path / "state.json")
+        r = random.Random(4)
+        self.ids = r.sample(range(10_000), FILES * ROWS)
+        for number in range(FILES):
+            part = self.ids[number * ROWS : (number + 1) * ROWS]
+            self.add(number, part)
+        if indexed:
+            accel.build_index("t", store=self.store)
+        self.store.arm(None)
+
+    def add(self, number: int, ids: list[int]) -> None:
+        names = [f"n{i % 7}" for i in ids]
+        (self.path / f"t/{number}.parquet").write_bytes(write_file(pa.table({"id": ids, "name": names})))
+
+    def files(self, pattern: str = "t/*.parquet") -> dict[str, bytes]:
+        return {str(path.relative_to(self.path)): path.read_bytes() for path in self.path.glob(pattern)}
+
+    def read(self, where: str | None = None, **given: Any) -> list[int]:
+        scan = accel.scan("t/", where, columns=["id"], store=self.store, cache=None, **given)
+        found: list[int] = scan.to_table().column("id").to_pylist()
+        return found
+
+    def is_indexed(self) -> bool:
+        """Whether there is an index of all files as they are."""
+        if not (self.path / "t/_accel/head").exists():
+            return False
+        differences = verify_index("t/_accel", store=self.store)
+        assert not differences.wrong
+        return differences.is_empty
+
+    def check_readers(self, *, indexed: bool) -> None:
+        """Whoever reads finds every row once, and every index that is there is whole."""
+        assert sorted(self.read()) == sorted(self.ids)
+        few = sorted(i for i in self.ids if i % 7 == 3)
+        assert sorted(self.read("name = 'n3'")) == few
+        if indexed:
+            assert sorted(self.read(index="t/_accel", listing="index")) == sorted(self.ids)
+            assert sorted(self.read("name = 'n3'", index="t/_accel", listing="index")) == few
+
+    def die(self, number: int, job: Callable[[], object], *, makes_the_last: bool) -> None:
+        self.store.arm(number, makes_the_last=makes_the_last)
+        # The process that is alive here sees its own death, or that of a worker.
+        with pytest.raises((Killed, Exception)):
+            job()
+        self.store.arm(None)
+
+
+def optimize(spark: SparkSession, table: Table) -> accel.OptimizeReport:
+    return accel.spark.optimize(
+        spark, "t", sort_by="id", parts=2, target_file_size=1_500, store=table.store
+    )
+
+
+def test_optimize(spark: SparkSession, tmp_path: Path) -> None:
+    whole = Table(tmp_path / "whole", indexed=True)
+    optimize(spark, whole)
+    steps, outputs = whole.store.steps, len(whole.files())
+    commit = next(at for at, what in enumerate(steps) if what.startswith("move")) - 1
+    # The parts have two files and a record each: after the seventh change the first part is complete, after the eighth both are.
+    deaths = [(1, False), (6, True), (commit, False), (commit, True)]
+    deaths += [(number, bool(number % 2)) for number in range(commit + 1, len(steps), 4)]
+    reused = {}
+    for number, made in deaths:
+        table = Table(tmp_path / f"{number}{made}", indexed=True)
+        before = table.files()
+        table.die(number, lambda table=table: optimize(spark, table), makes_the_last=made)
+        journal = Journal.decode((table.path / "t" / JOURNAL_NAME).read_bytes())
+        committed = journal.state is JournalState.COMMITTED
+        assert committed == ((number, made) >= (commit, True)), number
+        if not committed:
+            assert table.files() == before, "before the commit nobody sees a new file"
+        table.check_readers(indexed=True)
+        report = optimize(spark, table)
+        assert report.finished == committed, number
+        staged = [what for what in table.store.steps if STAGE_PREFIX in what and what.endswith(".parquet")]
+        written = [what for what in staged if what.startswith("write")]
+        if not committed:
+            assert report.reused + len(written) == report.files_after == outputs
+            reused[number] = report.reused
+        table.check_readers(indexed=True)
+        assert table.read() == sorted(table.ids)
+        assert not [path for path in table.files("t/_accel/*") if "optimize" in path and "lock" not in path]
+    assert reused == {1: 0, 6: 2, commit: outputs}
+
+
+def has_indexes(data: bytes) -> bool:
+    """Whether a whole file has indexes of accel's."""
+    file = pq.ParquetFile(pa.BufferReader(data))
+    return file.read().num_rows == ROWS and b"accel.indexes" in file.metadata.metadata
+
+
+def test_embed(spark: SparkSession, tmp_path: Path) -> None:
+    def embed(table: Table) -> accel.EmbedFilesReport:
+        return accel.spark.embed(spark, "t", indexes={"name": "distinct"}, store=table.store)
+
+    whole = Table(tmp_path / "whole", indexed=True)
+    embed(whole)
+    # The second dies in a worker, the others on the driver, which refreshes the index in the end.
+    for number in (2, FILES, len(whole.store.steps) - 1):
+        table = Table(tmp_path / str(number), indexed=True)
+        before = table.files()
+        table.die(number, lambda table=table: embed(table), makes_the_last=bool(number % 2))
+        between = table.files()
+        table.check_readers(indexed=True)
+        done = [path for path in before if between[path] != before[path]]
+        assert all(has_indexes(between[path]) for path in done), "a file is the old one or the new one"
+        assert len(done) >= min(number, FILES)
+        report = embed(table)
+        assert (report.skipped, report.embedded) == (len(done), FILES - len(done))
+        assert all(map(has_indexes, table.files().values()))
+        table.check_readers(indexed=True)
+        scan = accel.scan("t/", "name = 'n3'", store=table.store, index="t/_accel", cache=None)
+        assert scan.to_table().num_rows
+        assert scan.metrics.catalog_stale == 0
+
+
+def build(spark: SparkSession, table: Table) -> accel.IndexReport:
+    return accel.spark.build_index(spark, "t", indexes={"name": "keys"}, shares=2, store=table.store)
+
+
+def refresh(spark: SparkSession, table: Table) -> accel.IndexReport:
+    return accel.spark.refresh_index(spark, "t/_accel", shares=2, store=table.store)
+
+
+def compact(spark: SparkSession, table: Table) -> accel.IndexReport:
+    return accel.spark.compact_index(spark, "t/_accel", store=table.store)
+
+
+def grow(table: Table) -> None:
+    """Change a file, remove one, and add two."""
+    del table.ids[:ROWS]
+    (table.path / "t/0.parquet").unlink()
+    for number in (1, 8, 9):
+        more = [number * 100_000 + i for i in range(ROWS)]
+        if number == 1:
+            del table.ids[:ROWS]
+        table.ids += more
+        table.add(number, more)
+
+
+@pytest.mark.parametrize(
+    ("job", "prepare", "deaths"),
+    [
+        (build, (), [(0, False), (3, True), (7, False), (7, True)]),
+        (refresh, (build, grow), [(0, True), (4, False), (7, False), (7, True)]),
+        (compact, (build, grow, refresh), [(0, False), (2, True), (3, False), (3, True)]),
+    ],
+    ids=["build_index", "refresh_index", "compact_index"],
+)
+def test_an_index(spark: SparkSession, tmp_path: Path, job: Any, prepare: Any, deaths: Any) -> None:
+    """All of it is written before the head of the index is replaced, which is the last change."""
+
+    def prepared(name: str) -> Table:
+        table = Table(tmp_path / name, indexed=False)
+        for each in prepare:
+            if each is grow:
+                grow(table)
+            else:
+                each(spark, table)
+        table.store.arm(None)
+        return table
+
+    whole = prepared("whole")
+    expected = job(spark, whole)
+    steps = whole.store.steps
+    assert (len(steps), steps[-1]) == (deaths[-1][0] + 1, "write t/_accel/head")
+    for number, made in deaths:
+        table = prepared(f"{number}{made}")
+        before = table.is_indexed()
+        table.die(number, lambda table=table: job(spark, table), makes_the_last=made)
+        assert table.is_indexed() == (before or (number, made) == deaths[-1])
+        table.check_readers(indexed=False)
+        if (table.path / "t/_accel/head").exists():
+            assert sorted(table.read("id >= 0", index="t/_accel")) == sorted(table.ids)
+            if not table.is_indexed() and job is build:
+                with pytest.raises(accel.AccelError, match="does not list all files yet"):
+                    table.read(index="t/_accel", listing="index")
+        again = job(spark, table)
+        assert (again.files, again.segments) == (expected.files, expected.segments)
+        assert table.is_indexed()
+        table.check_readers(indexed=True)
