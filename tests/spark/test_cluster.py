@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from tests.support.s3 import S3Admin
 
+pytestmark = pytest.mark.timeout(300)  # the first test starts everything
+
 FILES, ROWS = 6, 200
 BUCKET = "spark-cluster"
 TABLE = f"s3://{BUCKET}/t/"
