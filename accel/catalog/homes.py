@@ -37,7 +37,7 @@ class CatalogHome(Protocol):
     """Whether a builder that is killed may leave files that it was writing, as `is_unfinished` tells them."""
 
     def is_in(self, directory: Location) -> bool:
-        """Whether the home is that directory, which holds the files."""
+        """Whether the home lies where a scan of that directory would take it for files."""
         ...
 
     def base(self, head: CatalogHead) -> tuple[str, str]:

@@ -69,6 +69,9 @@ class LearningBuilder(CatalogBuilder):
         if head.indexes:
             raise StoreError("its kinds of index take the values of the files", hint="refresh the index")
         root, base = self._home.base(head)
+        beside = head.base == "."
+        if not beside and self._home.is_in(directory_at(head.base, in_store=self._home.in_store)):
+            raise StoreError("the index and the files cannot share a directory", hint="name another one")
         inside = {
             path: file
             for file in files

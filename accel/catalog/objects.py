@@ -40,6 +40,7 @@ from accel.store.fetch import same_etag
 from accel.store.location import Location, parse_url
 from accel.store.range_store import ObjectEntry, Payload, Writer
 from accel.store.threads import WORK
+from accel.tables.named_source import has_hidden_name
 
 __all__ = ["INLINE_BYTES", "ObjectHome", "directory_at"]
 
@@ -97,7 +98,11 @@ class ObjectHome(CatalogHome):
 
     def is_in(self, directory: Location) -> bool:
         """See `CatalogHome.is_in`."""
-        return self.location == directory
+        own = self.location
+        if (own.scheme, own.root) != (directory.scheme, directory.root):
+            return False
+        inside = own.path.startswith(directory.path)
+        return inside and not has_hidden_name(own.path[len(directory.path) :])
 
     def base(self, head: CatalogHead) -> tuple[str, str]:
         """Return the root of the store, and the path in it, that the paths of the catalog are relative to."""

@@ -372,7 +372,11 @@ class IndexCall:
             return builder, None
         directory = directory_at(source, in_store=self._in_store)
         if home.is_in(directory):
-            raise StoreError("the index and the files cannot share a directory", path=str(directory))
+            raise StoreError(
+                "the index and the files cannot share a directory",
+                path=str(directory),
+                hint="a scan would take the index for data: name a directory beside, or one that begins with _",
+            )
         head = CatalogHead(
             base="." if beside else directory.url,
             columns=None if columns is None else tuple(map(_column, columns)),

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -30,9 +30,12 @@ from accel.scanning.run_limits import RunLimits
 from accel.store.request_errors import foremost
 from accel.store.tasks import CancellationGuard, Group, breathe
 
-__all__ = ["FileRun", "PieceQueue", "ReadyBatch"]
+__all__ = ["BatchQueue", "FileRun", "PieceQueue", "ReadyBatch"]
 
 T = TypeVar("T")
+
+_PieceTask: TypeAlias = "asyncio.Task[list[pa.RecordBatch] | Exception]"
+"""Reads a piece. It returns an error that is to be raised when the turn of the piece has come."""
 
 
 @dataclass(slots=True, repr=False)
@@ -45,58 +48,52 @@ class ReadyBatch:
     """The last batch of its piece: whoever takes it releases the memory that the piece was admitted for."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class _Place:
-    """A piece under way, and its batches once it has been read, or the error that is to be raised in its turn."""
+class BatchQueue:
+    """The batches of a file in order, for one consumer."""
 
-    order: Priority
-    outcome: list[pa.RecordBatch] | Exception | None = None
+    __slots__ = ("_items", "_ready")
+
+    def __init__(self) -> None:
+        self._items: deque[ReadyBatch | Exception | None] = deque()
+        self._ready: asyncio.Future[None] | None = None
+
+    def put(self, item: ReadyBatch | Exception | None) -> None:
+        """Add a batch, or None or an error as the end."""
+        self._items.append(item)
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_result(None)
+
+    async def get(self) -> ReadyBatch | Exception | None:
+        """Wait for the next item."""
+        while not self._items:
+            self._ready = asyncio.get_running_loop().create_future()
+            await self._ready
+        return self._items.popleft()
+
+    def clear(self) -> None:
+        """Drop what was not taken."""
+        self._items.clear()
 
 
 class PieceQueue:
     """Pieces under way, in order. A piece that is cut later stands in it as the queue of its parts."""
 
     def __init__(self) -> None:
-        self._places: deque[_Place | PieceQueue] = deque()
-        self._complete = False
-        self._error: Exception | None = None
+        self._queue: asyncio.Queue[tuple[Priority, _PieceTask] | PieceQueue | Exception | None] = (
+            asyncio.Queue()
+        )
+        self.put = self._queue.put_nowait
+        """None follows the last piece, or the error that keeps the rest from coming."""
 
-    def add(self, order: Priority) -> _Place:
-        """Add a piece, and return its place."""
-        place = _Place(order)
-        self._places.append(place)
-        return place
-
-    def add_parts(self) -> PieceQueue:
-        """Add a piece that is cut later, and return the queue of its parts."""
-        parts = PieceQueue()
-        self._places.append(parts)
-        return parts
-
-    def end(self, error: Exception | None) -> None:
-        """Note that no piece follows, or the error that keeps the rest from coming."""
-        self._complete, self._error = True, error
-
-    def deliver(self, out: Callable[[Priority, list[pa.RecordBatch]], None]) -> bool:
-        """Deliver the pieces whose turn has come, and return whether they were the last ones.
-
-        An error is raised in its turn.
-        """
-        while self._places:
-            first = self._places[0]
-            if isinstance(first, PieceQueue):
-                if not first.deliver(out):
-                    return False
-            elif first.outcome is None:
-                return False
-            elif isinstance(first.outcome, Exception):
-                raise first.outcome
+    async def __aiter__(self) -> AsyncIterator[tuple[Priority, _PieceTask]]:
+        while (found := await self._queue.get()) is not None:
+            if isinstance(found, Exception):
+                raise found
+            if isinstance(found, PieceQueue):
+                async for part in found:
+                    yield part
             else:
-                out(first.order, first.outcome)
-            self._places.popleft()
-        if self._error is not None:
-            raise self._error
-        return self._complete
+                yield found
 
 
 class FileRun:
@@ -110,7 +107,7 @@ class FileRun:
         Place of the file in the run: files with a lower one are admitted first.
     job : FileJob
     changed : callable
-        Called when there is something to hand out, and when the file has failed: none after it need begin.
+        Called when the file has failed: none after it need begin.
     """
 
     def __init__(self, limits: RunLimits, index: int, *, job: FileJob, changed: Callable[[], None]) -> None:
@@ -122,11 +119,9 @@ class FileRun:
         self._depth = 0
         self._delivered: set[Priority] = set()
         self._budget = Budget(None)
-        self._queue = PieceQueue()
         self.promised = 0
         """Rows that are sure to come out of the file."""
-        self.batches: deque[ReadyBatch | Exception | None] = deque()
-        """The batches in order, then None, or the error that ended the file, for whoever hands them out."""
+        self.batches = BatchQueue()
         self.handed_out = False
         """Whether a row of the file has been handed out: set by whoever takes the batches."""
         self._repeated = False
@@ -143,7 +138,7 @@ class FileRun:
         except Exception as error:  # noqa: BLE001 - raised when its turn comes
             self._fail(error)
         else:
-            self._put(None)
+            self.batches.put(None)
 
     def _fail(self, error: Exception) -> None:
         if isinstance(error, PageIndexMismatchError) and self._limits.reader.options.strict:
@@ -151,12 +146,9 @@ class FileRun:
             refused.__cause__ = error
             error = refused
         self._limits.failing = True
-        self._release()
-        self._put(error)
-
-    def _put(self, item: ReadyBatch | Exception | None) -> None:
-        self.batches.append(item)
         self._changed()
+        self._release()
+        self.batches.put(error)
 
     async def _read(self) -> None:
         try:
@@ -202,10 +194,15 @@ class FileRun:
         self._budget = Budget(self._limits.rows_wanted())
         if not tasks:
             return
-        queue = self._queue = PieceQueue()
+        queue = PieceQueue()
         try:
             async with Group() as group:
-                await self._fill(queue, partial(self._start, group, tasks, queue))
+                group.create_task(self._fill(queue, partial(self._start, group, tasks, queue)))
+                async for order, piece in queue:
+                    found = await piece
+                    if isinstance(found, Exception):
+                        raise found
+                    self._deliver(order, found)
         except BaseExceptionGroup as errors:
             raise foremost(errors) from errors
 
@@ -215,7 +212,7 @@ class FileRun:
             return
         self._delivered.add(order)
         for at, batch in enumerate(batches):
-            self._put(ReadyBatch(batch, order, at == len(batches) - 1))
+            self.batches.put(ReadyBatch(batch, order, at == len(batches) - 1))
         if not batches:
             self._limits.admission.leave(order)
 
@@ -235,13 +232,7 @@ class FileRun:
 
     async def _fill(self, queue: PieceQueue, start: Callable[[], Awaitable[None]]) -> None:
         """Have pieces put in a queue, then the mark of its end, or the error that ended it."""
-        queue.end(await self._caught(start))
-        self._queue.deliver(self._deliver)
-
-    async def _read_piece(self, place: _Place, read: Callable[[], Awaitable[list[pa.RecordBatch]]]) -> None:
-        """Read a piece, and deliver all whose turn has come by that."""
-        place.outcome = await self._caught(read)
-        self._queue.deliver(self._deliver)
+        queue.put(await self._caught(start))
 
     # -- pieces ----------------------------------------------------------------------------------
 
@@ -269,7 +260,7 @@ class FileRun:
         order = await self._enter(joined.each[0].task, joined.held_bytes, limits.part(joined.weight))
         if not self._failing:
             read = partial(limits.read_neighbours, joined, depth=self._depth, order=order)
-            group.create_task(self._read_piece(queue.add(order), read))
+            queue.put((order, group.create_task(self._caught(read))))
 
     async def _start_task(
         self, group: asyncio.TaskGroup, planned: ScanTask, queue: PieceQueue, *, abreast: int
@@ -291,12 +282,13 @@ class FileRun:
         *,
         depth: int,
         within: Priority = (),
-    ) -> set[asyncio.Task[None]]:
+    ) -> set[asyncio.Task[Any]]:
         """Start the pieces of a task as they are admitted. The set that is returned empties as they end."""
         limits = self._limits
         pieces = cut_task(task, size=limits.size, two_phases=reads.two_phases)
         reads.expect(pieces)
-        reading: set[asyncio.Task[None]] = set()
+        # A task that has ended refers to the batches that it read, so none may stay in this set.
+        reading: set[asyncio.Task[Any]] = set()
         for number, piece in enumerate(pieces):
             place = (*within, number) if within else None
             if reads.in_phases(piece):
@@ -304,15 +296,16 @@ class FileRun:
                 order = await self._enter(task, reads.held_bytes(first), limits.part(first.weight), place)
                 if self._failing:
                     break
-                parts = queue.add_parts()
+                parts = PieceQueue()
+                queue.put(parts)
                 phases = partial(self._read_phases, group, task, reads, piece, order, parts, depth)
-                begun = group.create_task(self._fill(parts, phases))
+                begun: asyncio.Task[Any] = group.create_task(self._fill(parts, phases))
             else:
                 order = await self._enter(task, reads.held_bytes(piece), limits.part(piece.weight), place)
                 if self._failing:
                     break
                 read = partial(limits.read_piece, task, reads, piece, depth=depth, order=order)
-                begun = group.create_task(self._read_piece(queue.add(order), read))
+                queue.put((order, begun := group.create_task(self._caught(read))))
             _track(begun, reading)
         return reading
 
@@ -345,13 +338,14 @@ class FileRun:
         sizes = [reads.held_bytes(part) for part in parts]
         if len(parts) == 1 and sizes[0] <= admission.admitted[order]:
             # The second phase takes the room of the first.
-            group.create_task(self._read_piece(queue.add(order), partial(finish, parts[0], order)))
+            queue.put((order, group.create_task(self._caught(partial(finish, parts[0], order)))))
             return
         admission.pin(order)
-        reading: set[asyncio.Task[None]] = set()
+        reading: set[asyncio.Task[Any]] = set()
         for number, part in enumerate(parts):
             own = await self._enter(task, sizes[number], limits.part(part.weight), (*order, number))
-            _track(group.create_task(self._read_piece(queue.add(own), partial(finish, part, own))), reading)
+            queue.put((own, begun := group.create_task(self._caught(partial(finish, part, own)))))
+            _track(begun, reading)
         await self._leave_after(order, reading)
 
     async def _start_whole(
@@ -376,7 +370,7 @@ class FileRun:
         reading = await self._start_pieces(group, task, reads.over(task), queue, depth=depth, within=order)
         await self._leave_after(order, reading)
 
-    async def _leave_after(self, order: Priority, reading: set[asyncio.Task[None]]) -> None:
+    async def _leave_after(self, order: Priority, reading: set[asyncio.Task[Any]]) -> None:
         """Release the memory of `order` when all that was cut from it has been read."""
         while reading:
             await asyncio.wait([next(iter(reading))])
@@ -396,7 +390,7 @@ class FileRun:
         return order
 
 
-def _track(begun: asyncio.Task[None], reading: set[asyncio.Task[None]]) -> None:
+def _track(begun: asyncio.Task[Any], reading: set[asyncio.Task[Any]]) -> None:
     """Keep a task in a set until it is done."""
     reading.add(begun)
     begun.add_done_callback(reading.discard)

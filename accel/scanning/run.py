@@ -1,8 +1,7 @@
 """One run of a scan: stages 2 to 5 over its files, side by side; then stage 6, batches handed out in order.
 
 In: the files as jobs. Out: record batches, one for each `take`. What bounds it: admission
-under `Options.memory_limit` (`run_limits`), which a piece leaves when its last batch is taken, and
-`Options.max_files_in_flight`.
+under `Options.memory_limit` (`run_limits`), `Options.max_files_in_flight`, and a few batches that wait for the consumer.
 
 An error is raised in its turn: the rows before it come out first, so that a `limit` which they satisfy does not
 depend on files that were read ahead in vain.
@@ -26,7 +25,7 @@ import pyarrow as pa
 
 from accel.errors import AccelError, ObjectChangedError
 from accel.scanning.file_jobs import FileJob, FileJobs, Speculation
-from accel.scanning.file_run import FileRun, ReadyBatch
+from accel.scanning.file_run import BatchQueue, FileRun, ReadyBatch
 from accel.scanning.run_limits import RunLimits
 from accel.store import io_loop
 from accel.store.request_errors import foremost
@@ -39,11 +38,13 @@ __all__ = ["Run", "RunHandle", "converted_schema"]
 
 Convert = Callable[[pa.RecordBatch], pa.RecordBatch]
 
+# Ready batches that wait for the consumer, besides those of the piece that they belong to.
+_READY_BATCHES = 4
 _PLAN_AGAIN = "plan again, by accel.plan or a new accel.spark.read: a plan names the versions that it found"
 
 
 class _Pass:
-    """Opens, plans and reads files ahead, as far as the limits allow; `next` takes their batches."""
+    """Opens, plans and reads files ahead, as far as the limits allow; their batches go into `ready`."""
 
     def __init__(self, jobs: FileJobs, *, limit: int | None, ordered: bool) -> None:
         self.jobs = jobs
@@ -54,14 +55,13 @@ class _Pass:
         self._files = 1 if limit is not None else self._most_files
         """Files side by side. With a limit they are few at first, as these may be enough."""
         self.limits = RunLimits(jobs.reader, limit=limit)
+        self.ready: asyncio.Queue[ReadyBatch | None] = asyncio.Queue(_READY_BATCHES)
+        """None follows the last batch, also where `failed` says why there are no more."""
         self.failed: BaseException | None = None
-        """Why there are no more batches, where that is not the end of the files."""
-        self._window: list[FileRun] = []
-        """Files that have begun and are not handed out whole, in order."""
+        self._window: set[FileRun] = set()
+        """Files that have begun and are not handed out whole."""
         self._changed = asyncio.Event()
-        """Set where a batch or another file may have its turn, or never will."""
-        self._over = False
-        """Nothing is read any more."""
+        """Set where another file may begin, or never will."""
         self._stopped = False
         self.main = begin(self._main())
 
@@ -73,60 +73,41 @@ class _Pass:
             await asyncio.wait((self.main,))
             # A task that is cancelled before its first step closes nothing.
             await self.jobs.aclose()
-        self._end()
+        self._end_queue()
 
-    async def next(self) -> ReadyBatch | None:
-        """Return the next batch whose turn has come; None after the last, also where `failed` says why there are no more."""
-        while not self._stopped:
-            found = self._take_ready()
-            if found is not None or self._over or self.failed is not None:
-                return found
-            self._changed.clear()
-            await self._changed.wait()
-        return None
-
-    def _take_ready(self) -> ReadyBatch | None:
-        """Take the first batch of the first file that may hand one out, or note the error that has its turn."""
-        at = 0
-        while at < len(self._window) and not (at and self._ordered):
-            run = self._window[at]
-            if not run.batches:
-                at += 1
-                continue
-            found = run.batches.popleft()
-            if isinstance(found, ReadyBatch):
-                run.handed_out = True
-                self.limits.rows_passed += found.batch.num_rows
-                return found
-            if found is not None:
-                self.failed = found
-                return None
-            del self._window[at]
-            if self._limit is not None:
-                self._files = min(2 * self._files, self._most_files)
-            self._changed.set()
-        return None
-
-    def _end(self) -> None:
-        self._over = True
-        self._changed.set()
+    def _end_queue(self) -> None:
+        while not self.ready.empty():
+            self.ready.get_nowait()
+        self.ready.put_nowait(None)
 
     async def _main(self) -> None:
         try:
-            async with aclosing(self.jobs), asyncio.TaskGroup() as group:
-                await self._begin_files(group)
+            async with aclosing(self.jobs):
+                await self._read_files()
         except (asyncio.CancelledError, GeneratorExit):
             if not self._stopped:
                 self.failed = closed_early()
+                self._end_queue()
             raise
-        except BaseExceptionGroup as failures:
-            self.failed = foremost(failures)
+        except BaseExceptionGroup as group:
+            self.failed = foremost(group)
         except BaseException as error:  # noqa: BLE001 - raised by whoever takes the next batch
             self.failed = error
-        finally:
-            self._end()
+        if not self._stopped:
+            # A pass that was stopped has no consumer: a full queue would block for ever.
+            await self.ready.put(None)
 
-    async def _begin_files(self, group: asyncio.TaskGroup) -> None:
+    async def _read_files(self) -> None:
+        begun: asyncio.Queue[FileRun | None] = asyncio.Queue()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._begin_files(group, begun))
+            while (run := await begun.get()) is not None:
+                if self._ordered:
+                    await self._hand_out(run)
+                else:
+                    group.create_task(self._hand_out(run))
+
+    async def _begin_files(self, group: asyncio.TaskGroup, begun: asyncio.Queue[FileRun | None]) -> None:
         """Begin one file after the other, as long as one more is worth it."""
         with CancellationGuard():  # a task group does not notice a task that ends by a cancellation
             for number in itertools.count():
@@ -136,8 +117,10 @@ class _Pass:
                 if job is None or self.limits.failing:
                     break
                 run = FileRun(self.limits, number, job=job, changed=self._changed.set)
-                self._window.append(run)
+                self._window.add(run)
                 group.create_task(run.execute())
+                begun.put_nowait(run)
+        begun.put_nowait(None)
 
     async def _may_begin(self) -> bool:
         """Wait until another file is to be read beside those that have begun; False where none is any more."""
@@ -150,6 +133,20 @@ class _Pass:
                 return True
             self._changed.clear()
             await self._changed.wait()
+
+    async def _hand_out(self, run: FileRun) -> None:
+        """Pass on the batches of a file."""
+        queue: BatchQueue = run.batches
+        while (found := await queue.get()) is not None:
+            if isinstance(found, Exception):
+                raise found
+            run.handed_out = True
+            self.limits.rows_passed += found.batch.num_rows
+            await self.ready.put(found)
+        self._window.discard(run)
+        if self._limit is not None:
+            self._files = min(2 * self._files, self._most_files)
+        self._changed.set()
 
 
 class Run:
@@ -210,11 +207,12 @@ class Run:
             return None
         try:
             current = await self._started()
-            found = await current.next()
+            found = await current.ready.get()
         except asyncio.CancelledError:
             await self.close()
             raise
         if found is None:
+            current.ready.put_nowait(None)  # for others who wait for a batch
             if self._closed:
                 raise closed_early()
             self._ended = True

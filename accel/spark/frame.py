@@ -25,6 +25,7 @@ from accel.spark.schema import spark_ddl, spark_schema
 if TYPE_CHECKING:
     from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from accel.cache.cache import Cache
     from accel.catalog.own_index import FilesIndex
@@ -129,10 +130,7 @@ def read(
         asked["options"] = check_options(options).for_spark()
         keywords = with_credentials(asked, credentials)
         planned = plan_or_find(url, where, planning=place, on_error=skips, keywords=keywords)
-        output = planned.schema if isinstance(planned, Plan) else planned.question.output
-        result = spark_schema(output)
-        if not len(output) and _takes_rows_only(spark):
-            raise AccelError("Spark 3.5 loses rows without columns", hint="name a column, or use Spark 4")
+        result = _result_type(spark, planned)
     except BaseException:
         # Credentials must not stay in the variables of a frame that a traceback may show.
         del url, index, storage_options, store, travelling
@@ -165,6 +163,13 @@ def read(
         answer = reader.read
     frame = tasks.mapInArrow(partial(answer, shared=shared), result)
     return frame if limit is None else frame.limit(min(limit, _MOST_ROWS))
+
+
+def _result_type(spark: SparkSession, planned: Plan | FoundFiles) -> StructType:
+    output = planned.schema if isinstance(planned, Plan) else planned.question.output
+    if not len(output) and _takes_rows_only(spark):
+        raise AccelError("Spark 3.5 loses rows without columns", hint="name a column, or use Spark 4")
+    return spark_schema(output)
 
 
 def _planner_of(

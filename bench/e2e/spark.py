@@ -3,7 +3,7 @@
 Real MinIO behind a network of 30 ms to the first byte and 90 MB/s a response; one warm session, `local[2]`, in which the sides
 are asked in turn and their rows compared. S3A reads by its analytics stream, with vectored reads (`bench/peers/spark.py`).
 
-`python -m bench.e2e.spark [--quick] [--times N] [--json FILE] [case...]` prints times (medians), requests and bytes, then each
+`python -m bench.e2e.spark [--quick] [--scale PART] [--times N] [--json FILE] [case...]` prints times (medians), requests and bytes, then each
 number beside its target.
 """
 
@@ -13,14 +13,16 @@ import argparse
 import dataclasses
 import json
 import os
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import accel
 from bench.e2e import spark_lookup, spark_queries, spark_rewrite, spark_scans
 from bench.e2e.figures import Figure, print_figures
+from bench.e2e.spark_floor import AtHand
 from bench.e2e.spark_measuring import Bench, Found, Measured
 from bench.latency.lookups import print_rows
 from bench.network import slow_network
@@ -40,39 +42,51 @@ CASES: dict[str, Callable[[Bench], Found]] = {
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--quick", action="store_true", help="small data, few turns")
-    parser.add_argument("--times", type=int, help="turns of each case that count")
+    parser.add_argument("--quick", action="store_true", help="as --scale 0.01 --times 1")
+    parser.add_argument("--scale", type=float, default=1.0, help="of the data (default 1)")
+    parser.add_argument("--times", type=int, default=5, help="turns of each case that count, at most")
     parser.add_argument("--stream", choices=("analytics", "classic"), default="analytics", help="S3A's")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there, too")
     parser.add_argument("cases", nargs="*", help=f"some of {' '.join(CASES)}")
     given = parser.parse_args()
+    if given.quick:
+        given.scale, given.times = 0.01, 1
     unknown = set(given.cases) - CASES.keys()
     if unknown:
         parser.error(f"no such cases: {' '.join(sorted(unknown))}")
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Ended by a signal, it takes its servers with it.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     measured: list[Measured] = []
     figures: list[Figure] = []
     with slow_network() as network:
         spark = make_session(network.endpoint, {}, master="local[2]", stream=given.stream)
         try:
             accel.spark.register(spark, pushdown=True)
-            bench = Bench(network, spark, given.quick, given.times or (2 if given.quick else 5))
+
+            spark.dataSource.register(AtHand)
+            bench = Bench(network, spark, given.scale, given.times)
             for case in given.cases or CASES:
                 begun = time.monotonic()
                 sides, verdicts = CASES[case](bench)
                 print(f"{case}: {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
                 measured += sides
                 figures += verdicts
+                print_rows([one.row() for one in sides])
+                print(flush=True)
+                if given.json:
+                    _write(given.json, measured, figures)
         finally:
             stop_session(spark)
-    print_rows([one.row() for one in measured])
-    print()
     print_figures(figures)
     print(f"\nAbsolute times are this machine's, load {os.getloadavg()[0]:.1f}: compare ratios.")
-    if given.json:
-        numbers = {"measured": measured, "figures": figures}
-        document = {name: [dataclasses.asdict(one) for one in rows] for name, rows in numbers.items()}
-        given.json.write_text(json.dumps(document, indent=1))
+
+
+def _write(path: Path, measured: Sequence[Measured], figures: Sequence[Figure]) -> None:
+    """Write the numbers of the cases so far."""
+    numbers = {"measured": measured, "figures": figures}
+    document = {name: [dataclasses.asdict(one) for one in rows] for name, rows in numbers.items()}
+    path.write_text(json.dumps(document, indent=1))
 
 
 if __name__ == "__main__":

@@ -56,7 +56,8 @@ def keys_of(kind: str, *, keys: int, rows: int) -> np.ndarray[Any, np.dtype[np.i
 
 def lookup_join(bench: Bench) -> Found:
     """Join keys with a table."""
-    rows, files, keys = (20_000, 4, 200) if bench.quick else (20_000_000, 200, 10_000)
+    files, keys = bench.size(200, least=4), bench.size(10_000, least=200)
+    rows = files * 100_000
     put_table(bench.network, rows=rows, files=files)
     own = bench.spark.read.parquet(f"s3a://{BUCKET}/{_FOLDER}")
     measured, figures = [], []

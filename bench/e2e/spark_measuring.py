@@ -59,8 +59,14 @@ class Bench:
     network: Network
     spark: Any
     """The session."""
-    quick: bool
+    scale: float
+    """Of the sizes that the numbers are wanted for."""
     times: int
+    """The turns of each case that count."""
+
+    def size(self, whole: int, *, least: int) -> int:
+        """Files, rows or megabytes: so many, at this scale."""
+        return max(least, round(whole * self.scale))
 
     @property
     def storage_options(self) -> dict[str, str]:
@@ -76,6 +82,7 @@ class Bench:
         rows: Callable[[Any], int] = len,
         times: int | None = None,
         unmeasured: int = UNMEASURED,
+        uncompared: str = "",
     ) -> dict[str, Measured]:
         """Ask all sides in turn.
 
@@ -89,6 +96,8 @@ class Bench:
             The rows of what is compared.
         times : int, optional
             The turns that count, after those that are `unmeasured`.
+        uncompared : str
+            A side that answers something else.
 
         Raises
         ------
@@ -108,7 +117,8 @@ class Bench:
                 answer = sides[name](turn + unmeasured)
                 took = last[name] = time.perf_counter() - started
                 traffic = self.network.end()
-                answers[name] = of(answer)
+                if name != uncompared:
+                    answers[name] = of(answer)
                 if turn >= 0:
                     seconds[name].append(took)
                     passed[name].append(traffic)
@@ -133,8 +143,10 @@ class Bench:
         }
 
 
-def ratio(found: Mapping[str, Measured], side: str, *, of: str, target: float, least: bool = False) -> Figure:
-    """A side's number over Spark's and what is to be reached; with `least`, Spark's over it.
+def ratio(
+    found: Mapping[str, Measured], side: str, *, of: str, target: float | None = None, least: bool = False
+) -> Figure:
+    """A side's number over Spark's and what is to be reached, if anything; with `least`, Spark's over it.
 
     Parameters
     ----------

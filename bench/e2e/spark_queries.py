@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import accel
 from bench.data import generated
 from bench.e2e.catalog_network import upload_folder
+from bench.e2e.spark_floor import FLOOR, put_at_hand
 from bench.e2e.spark_measuring import SPARK, Bench, Found, Side, ratio
 from bench.network import BUCKET
 
@@ -21,11 +24,11 @@ def _sorted_rows(table: Any) -> list[tuple[object, ...]]:
     return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
-def _view(bench: Bench, name: str, path: str, **options: str) -> None:
-    """Make a view of `format("accel")` anew: Spark 4.1 to 4.3 keep the filters of a question with it."""
+def _view(bench: Bench, name: str, path: str, *, source: str = "accel", **options: str) -> None:
+    """Make a view of a Python source anew: Spark 4.1 to 4.3 keep the filters of a question with it."""
     every = {"path": path, "columns": _COLUMNS, **bench.storage_options, **options}
     words = ", ".join(f"'{key}' '{value}'" for key, value in every.items())
-    bench.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} USING accel OPTIONS ({words})")
+    bench.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} USING {source} OPTIONS ({words})")
 
 
 def _ask(bench: Bench, view: str, key: int) -> Any:
@@ -34,7 +37,7 @@ def _ask(bench: Bench, view: str, key: int) -> Any:
 
 def one_file(bench: Bench) -> Found:
     """A row of one file by the key that it is sorted by."""
-    rows = 200_000 if bench.quick else 2_000_000
+    rows = bench.size(2_000_000, least=200_000)
     path = generated.synthetic(rows, 4)
     key = f"one/{path.name}"
     bench.network.put(key, path)
@@ -59,18 +62,28 @@ def one_file(bench: Bench) -> Found:
             storage_options=bench.storage_options,
         ).toArrow(),
     }
-    found = bench.by_turns(f"one row of {rows:,} in one file", sides, of=_sorted_rows)
+    case = f"one row of {rows:,} in one file"
+    with tempfile.TemporaryDirectory() as scratch:
+        put_at_hand(Path(scratch, FLOOR), [_ask(bench, "one_by_spark", 0)])
+
+        def by_floor(turn: int) -> Any:
+            _view(bench, "one_at_hand", str(Path(scratch, FLOOR)), source="at_hand")
+            return _ask(bench, "one_at_hand", 0)
+
+        sides[FLOOR] = by_floor
+        found = bench.by_turns(case, sides, of=_sorted_rows, uncompared=FLOOR)
     figures = [
         ratio(found, _FORMAT, of="seconds", target=1 / 2),
         ratio(found, _FORMAT, of="bytes", target=1 / 10),
         ratio(found, _READ, of="seconds", target=1 / 2),
+        ratio(found, FLOOR, of="seconds"),
     ]
     return [*found.values()], figures
 
 
 def many_files(bench: Bench) -> Found:
     """A row of many files by a key, with a catalog."""
-    count = 50 if bench.quick else 2_000
+    count = bench.size(2_000, least=50)
     folder = generated.files(count, 5_000)
     name = upload_folder(bench.network, folder, f"many-{count}")
     index = f"s3://{BUCKET}/index/{name}"

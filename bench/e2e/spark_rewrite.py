@@ -25,7 +25,7 @@ _LOOKUPS = 20
 
 def optimize(bench: Bench) -> Found:
     """Rewrite files of the local disk, sorted by an id; then look ids up in the result behind the slow network."""
-    megabytes = 10 if bench.quick else 1_000
+    megabytes = bench.size(1_000, least=10)
     with tempfile.TemporaryDirectory(prefix="accel-optimize-") as name:
         source, targets = Path(name, "source"), {side: Path(name, side) for side in (SPARK, _OPTIMIZE)}
         source.mkdir()
@@ -50,7 +50,7 @@ def optimize(bench: Bench) -> Found:
             sides,
             of=lambda folder: _content(bench, folder),
             rows=lambda content: content[0],
-            times=1 if bench.quick else 2,
+            times=1,
             unmeasured=0,
         )
         if found[SPARK].rows != rows:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +13,7 @@ import accel
 from bench.data import generated
 from bench.e2e.catalog_network import upload_folder
 from bench.e2e.figures import Figure
+from bench.e2e.spark_floor import FLOOR, put_at_hand
 from bench.e2e.spark_measuring import SPARK, Bench, Found, Side, ratio
 from bench.network import BUCKET
 
@@ -46,7 +49,7 @@ def _frames(bench: Bench, folder: str, **options: str) -> dict[str, Any]:
 
 def full_scan(bench: Bench) -> Found:
     """All rows of some files: counted, every column counted, and brought to the driver."""
-    rows, files = (50_000, 2) if bench.quick else (2_000_000, 2)
+    rows, files = bench.size(2_000_000, least=50_000), 2
     path = generated.synthetic(rows, 4)
     for number in range(files):
         bench.network.put(f"scan/{number}.parquet", path)
@@ -61,13 +64,20 @@ def full_scan(bench: Bench) -> Found:
     columns: dict[str, Side] = {name: lambda _, make=make: _counted(make()) for name, make in frames.items()}
     scanned = bench.by_turns(f"{size}: every column counted", columns, rows=lambda found: found[0])
     arrow: dict[str, Side] = {name: lambda _, make=make: make().toArrow() for name, make in frames.items()}
-    brought = bench.by_turns(f"{size}: to Arrow", arrow, of=_in_order, rows=lambda table: table.num_rows)
+    with tempfile.TemporaryDirectory() as scratch:
+        put_at_hand(
+            Path(scratch, FLOOR), [frames[SPARK]().toArrow().slice(at * rows, rows) for at in range(files)]
+        )
+        source = bench.spark.read.format("at_hand")
+        arrow[FLOOR] = lambda _: source.load(str(Path(scratch, FLOOR))).toArrow()
+        brought = bench.by_turns(f"{size}: to Arrow", arrow, of=_in_order, rows=lambda table: table.num_rows)
     targets = [(counted, 1.25), (scanned, 1.25), (brought, 1.0)]
     figures = [
         ratio(found, side, of="seconds", target=target)
         for found, target in targets
         for side in (_FORMAT, _READ)
     ]
+    figures.append(ratio(brought, FLOOR, of="seconds"))
     return [one for found, _ in targets for one in found.values()], figures
 
 
@@ -77,7 +87,7 @@ def _in_order(table: pa.Table) -> pa.Table:
 
 def small_files(bench: Bench) -> Found:
     """All rows of many small files."""
-    count = 60 if bench.quick else 5_000
+    count = bench.size(5_000, least=60)
     folder = upload_folder(bench.network, generated.files(count, 500), f"small-{count}")
     frames = _frames(bench, folder)
     sides: dict[str, Side] = {name: lambda _, make=make: _counted(make()) for name, make in frames.items()}
@@ -98,7 +108,7 @@ def _same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def empty_tasks(bench: Bench) -> Found:
     """Tasks without a row, after the first: of accel, and of a function that does nothing."""
     slots = int(bench.spark.sparkContext.defaultParallelism)
-    tasks = slots * (4 if bench.quick else 32)
+    tasks = slots * bench.size(32, least=4)
     paths = bench.spark.range(0, tasks, 1, tasks).selectExpr("cast(id AS string) AS path").where("path = ''")
     sides: dict[str, Side] = {
         "a function that does nothing": lambda _: paths.mapInArrow(_same, "path string").count(),

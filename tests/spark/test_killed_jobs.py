@@ -118,6 +118,34 @@ def test_optimize(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "given",
+    [{"target_file_size": 3_000}, {"z_order": ["name", "id"], "parts": 2}],
+    ids=["as they are", "a Z curve"],
+)
+def test_what_another_call_has_written_fits_or_goes(
+    spark: SparkSession, tmp_path: Path, given: dict[str, Any]
+) -> None:
+    def run(table: Table, **more: Any) -> accel.OptimizeReport:
+        return accel.spark.optimize(spark, "t", store=table.store, **{**given, **more})
+
+    whole = Table(tmp_path / "whole", indexed=False)
+    run(whole)
+    commit = next(at for at, what in enumerate(whole.store.steps) if what.startswith("move")) - 1
+    for name, more in (("same", {}), ("other", {"page_rows": 30}), ("other parts", {"parts": 3})):
+        if name == "other parts" and "parts" not in given:
+            continue
+        table = Table(tmp_path / name, indexed=False)
+        table.die(commit, lambda table=table: run(table), makes_the_last=False)
+        report = run(table, **more)
+        assert report.reused == (0 if more else report.files_after), name
+        assert report.files_after >= 2
+        table.check_readers(indexed=False)
+        if "z_order" not in given:
+            assert table.read() == table.ids
+        assert not [path for path in table.files("t/_accel/*") if "optimize" in path and "lock" not in path]
+
+
+@pytest.mark.parametrize(
     ("step", "committed", "reused"), [(6, False, 2), (10, True, 0)], ids=["in a worker", "after the commit"]
 )
 def test_a_driver_that_is_really_killed(

@@ -60,6 +60,20 @@ def test_an_index_is_of_one_directory() -> None:
     assert accel.build_index("t", to="index", store=store).unchanged == 3
 
 
+@pytest.mark.parametrize("to", ["t/", "t", "t/index", "t/part=1/index"])
+def test_an_index_among_the_files_is_refused(to: str) -> None:
+    store = three()
+    before = sorted(store.objects)
+    with pytest.raises(accel.StoreError, match="share a directory"):
+        accel.build_index("t/", to=to, store=store)
+    scan = accel.scan("t/", "x = 3", index=to, learn=True, store=store, cache=None)
+    with pytest.warns(UserWarning, match="there is no index|did not learn"), scan:
+        assert scan.to_table().num_rows == 1
+    assert sorted(store.objects) == before
+    accel.build_index("t/", to="t/a/_b/index", store=store)
+    assert numbers("t/", store=store) == list(range(30))
+
+
 def test_columns_are_a_sequence_of_names() -> None:
     with pytest.raises(TypeError, match="sequence of names"):
         accel.build_index("t/", columns="x", store=three())

@@ -385,6 +385,18 @@ def test_pages_of_a_file_whose_page_indexes_are_too_long_for_an_index() -> None:
         assert dropped["keys a"]["rows"] == 750
 
 
+def test_zeros_of_either_sign_are_one_value_of_a_merge() -> None:
+    store = DictStore({"t/a.parquet": write_file(pa.table({"x": [1.5, 2.0]}))})
+    accel.build_index("t/", indexes={"x": ["distinct", "keys"]}, store=store)
+    store.put("t/b.parquet", write_file(pa.table({"x": [0.0, -0.0, 3.0]})))
+    accel.refresh_index("t/_accel", store=store)
+    assert accel.compact_index("t/_accel", store=store).segments == 1
+    assert verify_index("t/_accel", store=store).is_empty
+    for where in ("x = 0", "x = -0.0", "x <= 0"):
+        found = accel.scan("t/", where, store=store, index="t/_accel", cache=None).to_table()
+        assert [repr(value) for value in found.column("x").to_pylist()] == ["0.0", "-0.0"]
+
+
 @pytest.mark.parametrize("kind", ["keys", "distinct"])
 @pytest.mark.parametrize(
     ("type", "values", "where"),
