@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from accel.errors import MemoryLimitError
 from accel.memory import allocate
 
 __all__ = [
@@ -171,13 +172,18 @@ def integers_array(values: npt.NDArray[Any] | Sequence[int], to: pa.DataType) ->
 
 
 def bytes_array(values: Sequence[bytes | None], to: pa.DataType) -> pa.Array:
-    """Make an array of binary or text of either size; texts are not validated."""
+    """Make an array of binary or text of either size; texts are not validated.
+
+    Raises MemoryLimitError for more than 2 GiB in an array whose offsets have 32 bits.
+    """
     valid = None
     if None in values:
         valid = np.array([value is not None for value in values], bool)
         values = [value or b"" for value in values]
     ends = np.zeros(len(values) + 1, np.int64)
     np.add.accumulate(np.fromiter(map(len, values), np.int64, len(values)), out=ends[1:])  # type: ignore[arg-type]
+    if to.id not in WIDE_TEXTS and int(ends[-1]) > np.iinfo(np.int32).max:
+        raise MemoryLimitError(f"{int(ends[-1])} bytes are too many for one array of {to}")
     offsets = ends if to.id in WIDE_TEXTS else ends.astype(np.int32)
     nulls = None if valid is None else pack_bits(valid)
     data = pa.py_buffer(b"".join(values))  # type: ignore[arg-type]

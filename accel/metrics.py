@@ -93,7 +93,7 @@ class Metrics:
     bytes_by_kind: dict[Kind, int] = field(default_factory=dict)
     """`bytes` by kind, likewise."""
     catalog: Counter = field(default_factory=Counter)
-    """Files that an index outside the files told of in their current version; `kept`: those that it left."""
+    """Files that an index outside the files has in their current version; `kept`: those that it left."""
     catalog_dropped: dict[str, dict[str, int]] = field(default_factory=dict)
     """By table of the index ("bounds", or a kind and its columns): the `files` that it ruled out in addition to those before it,
     and of files that were left the `row_groups`, `pages` and `rows`."""

@@ -51,11 +51,13 @@ class Int96Unit(enum.StrEnum):
     """The unit to which timestamps stored as INT96 are read."""
 
     AUTO = "auto"
-    """Microseconds for Spark (`accel.spark.read`, and scans in `mapInArrow`), else nanoseconds."""
+    """"us_utc" for Spark (`accel.spark.read`, `format("accel")`, and scans in `mapInArrow`), else nanoseconds."""
     NS = "ns"
     """Nanoseconds, as in pyarrow, which reach from 1677 to 2262; a timestamp outside raises `SchemaMismatchError`."""
     US = "us"
-    """Microseconds, as in Spark, which reach 290,000 years to either side. The time is rounded down."""
+    """Microseconds, which reach 290,000 years to either side. The time is rounded down."""
+    US_UTC = "us_utc"
+    """The same with the zone UTC, as Spark reads them: they are instants. Columns of files without INT96 stay as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +135,7 @@ class Options:
     """The most seconds before the first retry, which are random; the most seconds double with each retry."""
     backoff_max: float = 10.0
     """The most seconds before any retry, whatever the server requests."""
-    int96_unit: Int96Unit | Literal["auto", "ns", "us"] = Int96Unit.AUTO
+    int96_unit: Int96Unit | Literal["auto", "ns", "us", "us_utc"] = Int96Unit.AUTO
     """The unit to which timestamps stored as INT96 (by Impala, and older Sparks) are read. A plan has the unit of its planning."""
     transport: Transport | Literal["auto", "obstore"] = Transport.AUTO
     """How ranges of S3 are read."""
@@ -154,11 +156,10 @@ class Options:
         Returns
         -------
         Options
-            The same options, with INT96 in microseconds unless they say otherwise.
+            The same options, with INT96 as instants in microseconds unless they say otherwise.
         """
-        return (
-            dataclasses.replace(self, int96_unit=Int96Unit.US) if self.int96_unit == Int96Unit.AUTO else self
-        )
+        chosen = self.int96_unit == Int96Unit.AUTO
+        return dataclasses.replace(self, int96_unit=Int96Unit.US_UTC) if chosen else self
 
     @property
     def cut_bytes(self) -> int:

@@ -18,6 +18,11 @@ from tests.support.proxy import Proxy
 from tests.support.redis_server import RedisServer, find_redis
 from tests.support.s3 import Minio, Moto, S3Admin, find_minio, install_minio
 
+# Tests start hundreds of processes, each of which would compile the modules of accel that it loads. A container's
+# setting, which is made for an image that stays small, would also have each run compile all tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # The workers of a local Spark take the first Python they find unless told; that one may lack pyarrow.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -25,9 +30,6 @@ os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
     "default", max_examples=60, derandomize=True, deadline=None, suppress_health_check=_SLOW
-)
-settings.register_profile(
-    "ci", max_examples=100, derandomize=True, deadline=None, suppress_health_check=_SLOW
 )
 settings.register_profile(
     "large", max_examples=3000, deadline=None, suppress_health_check=_SLOW, print_blob=True
@@ -40,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     large = config.getoption("--large") or os.environ.get("ACCEL_LARGE") == "1"
-    settings.load_profile("large" if large else "ci" if _in_ci() else "default")
+    settings.load_profile("large" if large else "default")
 
 
 @pytest.fixture(autouse=True)

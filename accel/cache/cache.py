@@ -118,10 +118,10 @@ class Cache:
         evict what lookups use. Data is cached only for objects with a strong etag, and not for local files, which the
         kernel caches. With 0 no data is stored.
         Results take up to 1/64 of `memory` and `data` more: which rows matched the last predicates and, from the second
-        time that a question is asked, its few rows.
+        time that a query runs, its few rows.
     max_age : float
         Seconds for which the metadata of a file is used without asking the store whether the file has changed. With 0
-        the store is asked at every scan. Local files are checked every time.
+        every scan revalidates it at the store. Local files are checked every time.
     disk : path, optional
         A directory in which metadata outlives the process, shared by all processes of one user on one machine. It is
         created if it does not exist (mode 0700, its files 0600). By default nothing is written. Only files with a
@@ -131,8 +131,8 @@ class Cache:
         Bytes that the files in that directory may take.
     shared : str, optional
         The URL of a server on which metadata is shared by many machines: `redis://`, `rediss://` or `postgresql://`
-        (docs/stores.md), or `memory://name` for the caches of one process. It is asked after memory and disk. The same
-        files are stored as on disk, but for local ones. Whoever may write there can change what scans return.
+        (docs/stores.md), or `memory://name` for the caches of one process. It is consulted after memory and disk. The
+        same files are stored as on disk, but for local ones. Whoever may write there can change what scans return.
 
     Raises
     ------
@@ -217,6 +217,11 @@ class Cache:
             self.data,
             self._shared_url,
         )
+
+    @property
+    def outlives_process(self) -> bool:
+        """Whether it has a directory or a server."""
+        return self.disk is not None or self._shared_url is not None
 
     def disk_for(self, token: str) -> Disk | None:
         """Return the disk, for a client whose token means the same in every process; else None."""

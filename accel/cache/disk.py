@@ -59,7 +59,7 @@ class StoredMetadata:
     etag: str
     """Strong, as the store wrote it."""
     size: int
-    """Of the whole file, in bytes."""
+    """The size of the whole file, in bytes."""
     data: bytes
     """The last bytes of the file: page indexes that were read with the footer, and the footer; all of a small file."""
     checked_at: float

@@ -18,7 +18,7 @@ from cachetools import LRUCache
 
 from accel.cache.cache import Cache
 from accel.cache.cache_key import file_key, version_key
-from accel.errors import StoreError
+from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.options import MIB
 from accel.planning.file_entry import FileEntry
@@ -34,7 +34,16 @@ if TYPE_CHECKING:
     from accel.cache.disk import Disk, StoredMetadata
     from accel.cache.shared import SharedEntry, SharedTier
 
-__all__ = ["PART_BYTES", "MetadataFreshness", "note_written", "put_object", "recorded", "written_since"]
+__all__ = [
+    "PART_BYTES",
+    "MetadataFreshness",
+    "note_written",
+    "put_object",
+    "recorded",
+    "swap_bytes",
+    "swap_object",
+    "written_since",
+]
 
 T = TypeVar("T")
 
@@ -411,6 +420,62 @@ async def put_object(
             await writer.write(path, parts, size=size, if_match=if_match)
     finally:
         note_written(client.root, path)
+
+
+async def swap_object(
+    client: Client,
+    path: str,
+    *,
+    parts: Callable[[], AsyncIterator[bytes]],
+    size: int,
+    ending: bytes,
+    if_match: str | None,
+) -> None:
+    """Put an object in the place of a certain version, or of none, and again where the store fails for a moment.
+
+    An attempt may have been made though its answer was lost. That is noticed by the size and the last bytes, `ending`: if two
+    callers put the same, both have.
+
+    Raises
+    ------
+    ObjectChangedError
+        The store holds another version.
+    StoreError
+        The store cannot be written to, or failed too often; either version may be stored then.
+    """
+    failures = 0
+    while True:
+        try:
+            await put_object(
+                client, path, parts=parts(), size=size, if_match=if_match, if_absent=if_match is None
+            )
+        except ObjectChangedError:
+            if failures and await _ends_with(client, path, size, ending):
+                return
+            raise
+        except StoreError as error:
+            failures += 1
+            failure = error
+        else:
+            return
+        await client.retry.wait(failures, failure)
+
+
+async def swap_bytes(client: Client, path: str, data: bytes, *, if_match: str | None) -> None:
+    """Put a small object as `swap_object` does."""
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield data
+
+    await swap_object(client, path, parts=parts, size=len(data), ending=data, if_match=if_match)
+
+
+async def _ends_with(client: Client, path: str, size: int, ending: bytes) -> bool:
+    try:
+        tail = await client.read_tail(path, len(ending), metrics=Metrics())
+    except ObjectNotFoundError:
+        return False
+    return tail.size == size and bytes(tail.data) == ending
 
 
 def recorded(steps: Steps[FileHandle], answers: list[Stash | Tail]) -> Steps[FileHandle]:

@@ -1,7 +1,7 @@
 """The result tier of the cache: the decoded rows of small results, and which rows matched a predicate.
 
 A lookup whose pages are cached still decompresses a page of every column to return one row, and a filter evaluates all
-rows to find a few. This tier answers both when they are asked again. Every result is valid for one version of a file.
+rows to find a few. This tier answers both when they are repeated. Every result is valid for one version of a file.
 Large results are not stored, and rows are stored only the second time that a question is asked.
 """
 

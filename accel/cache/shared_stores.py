@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from cachetools import TTLCache
 
 from accel.cache.shared import LOOKED_UP, SharedStore, SharedTier, Stamped
-from accel.errors import AccelError, StoreError
+from accel.errors import StoreError
 from accel.options import MIB
-from accel.store.location import numeric_settings
+from accel.store.postgres_connection import POSTGRES_SCHEMES, PostgresAddress
 from accel.store.redis_connection import REDIS_SCHEMES, RedisAddress
-from accel.store.request_errors import quoted
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -27,7 +24,6 @@ __all__ = ["MemoryShared", "PostgresShared", "RedisShared", "open_shared"]
 
 T = TypeVar("T")
 
-POSTGRES_SCHEMES: Final = ("postgres", "postgresql")
 SETTINGS: Final = ("max_bytes", "timeout", "ttl")
 """What the query string of a URL may set."""
 _TIMEOUT: Final = 0.1
@@ -67,7 +63,7 @@ def open_shared(url: str) -> SharedTier:
             _stores[url] = store = store or MemoryShared()
             return SharedTier(store, name=f"memory://{rest}", timeout=_TIMEOUT)
         if scheme in POSTGRES_SCHEMES:
-            address = PostgresAddress.parse(url)
+            address = PostgresAddress.parse(url, settings=SETTINGS)
             store = store or PostgresShared(address)
         else:
             address = RedisAddress.parse(url, settings=SETTINGS)
@@ -176,65 +172,6 @@ class RedisShared:
         await self._redis.aclose()
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class PostgresAddress:
-    """A database of PostgreSQL, as libpq is told of it. Its text shows neither user nor password."""
-
-    conninfo: str
-    name: str
-    settings: Mapping[str, float]
-    """The numbers in the query string that are no parameters of libpq, by name."""
-
-    @classmethod
-    def parse(cls, url: str) -> PostgresAddress:
-        """Return the parts of a `postgresql://` URL.
-
-        Raises
-        ------
-        StoreError
-            It is no such URL; the error quotes no part of it that may be secret.
-        AccelError
-            The package `psycopg` is missing.
-        """
-        from urllib.parse import parse_qsl, urlencode, urlsplit
-
-        try:
-            from psycopg import Error
-            from psycopg.conninfo import conninfo_to_dict
-        except ImportError:
-            raise AccelError(
-                "PostgreSQL is reached through the package psycopg, which is not installed",
-                hint="pip install 'accel-parquet[postgres]'",
-            ) from None
-        try:
-            parts = urlsplit(url)
-            pairs = parse_qsl(parts.query, keep_blank_values=True)
-            numbers = numeric_settings([pair for pair in pairs if pair[0] in SETTINGS], SETTINGS)
-            rest = urlencode([pair for pair in pairs if pair[0] not in SETTINGS])
-            conninfo = parts._replace(query=rest).geturl()
-            given = conninfo_to_dict(conninfo)
-            host, port, database = (str(given.get(name) or "") for name in ("host", "port", "dbname"))
-            if not re.fullmatch(r"[0-9,]*", port) or "@" in host + database:
-                raise ValueError("a part of the password may stand there")
-        except (ValueError, Error):
-            failure = StoreError(
-                "this is no URL of PostgreSQL",
-                hint="postgresql://user:password@host:5432/database, with special characters percent-encoded",
-            )
-        except StoreError as error:
-            failure = StoreError(error.message)
-        else:
-            return cls(conninfo, f"postgresql://{host or 'localhost'}:{port or 5432}/{database}", numbers)
-        failure.hides = True
-        raise failure
-
-    def __str__(self) -> str:
-        return self.name
-
-    def __repr__(self) -> str:
-        return f"PostgresAddress({self.name!r})"
-
-
 _CREATE: Final = """
 CREATE TABLE IF NOT EXISTS accel_metadata (
     key bytea PRIMARY KEY, entry bytea NOT NULL, expires_at timestamptz NOT NULL
@@ -331,7 +268,7 @@ class PostgresShared:
                     self._connection = await self._connect()
                 return await work(self._connection)
             except (Error, OSError) as error:
-                failure = self._translated(error)
+                failure = self._address.failure(error)
                 await self.close()
             except BaseException:
                 await self.close()
@@ -339,25 +276,11 @@ class PostgresShared:
         raise failure
 
     async def _connect(self) -> AsyncConnection[Any]:
-        from psycopg import AsyncConnection, Error
+        from psycopg import Error
 
-        # Statements are not prepared, as a pooler may stand between.
-        connection = await AsyncConnection.connect(
-            self._address.conninfo, autocommit=True, prepare_threshold=None, connect_timeout=5
-        )
+        connection = await self._address.connect_async(connect_timeout=5)
         try:
             await connection.execute(_CREATE)
         except Error:  # another process makes it at this moment, or this one may only read and write
             await connection.rollback()
         return connection
-
-    def _translated(self, error: Exception) -> StoreError:
-        from psycopg import Error
-
-        text = (error.diag.message_primary if isinstance(error, Error) else None) or str(error)
-        line = text.strip().partition("\n")[0]
-        failure = StoreError(
-            f"PostgreSQL failed: {quoted(line, 200)}", path=str(self._address), transient=True
-        )
-        failure.hides = True  # the frames of a connection hold the password
-        return failure

@@ -1,4 +1,4 @@
-"""How a catalog comes about and is kept: build and refresh, compact, vacuum.
+"""How a catalog is built and maintained: build and refresh, compact, vacuum.
 
 Each commit is one replacement of the head by compare-and-swap. Whoever loses reads the new head, applies its change to that,
 and tries again. New objects are written before the head that names them; nothing is removed before `vacuum`.
@@ -29,25 +29,28 @@ from accel.catalog.segments import CatalogSnapshot, SegmentReader, SegmentTables
 from accel.catalog.sorted_runs import SortedRuns
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
-from accel.options import Options
+from accel.options import MIB, Options
 from accel.planning.file_entry import FileEntry
 from accel.store.client import Client
-from accel.store.range_store import is_weak
+from accel.store.local_store import is_unfinished
+from accel.store.range_store import ObjectEntry, is_weak
 from accel.store.threads import WORK
 from accel.tables.path_source import discover
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
 
-__all__ = ["SEGMENT_FILES", "CatalogBuilder", "IndexReport", "PlannedFiles", "Progress"]
+__all__ = ["SEGMENT_FILES", "CatalogBuilder", "IndexReport", "PlannedFiles", "Progress", "is_unicode"]
 
 Progress = Callable[[int, int], None]
-"""Is told the files that are done, and how many there are."""
+"""Called with the number of files that are done, and the number of all."""
 
 SEGMENT_FILES: Final = 20_000
 """Files of a segment, at most: the work of so many is lost where a builder is killed, and a merge has them in memory."""
 _ATTEMPTS: Final = 50
 """Commits that may come between before a change is given up."""
+_MERGED_BYTES: Final = 32 * MIB
+"""Bytes of the tables `files`, as they are stored, that a merge makes one of: decoded they have to fit into memory."""
 MOST_SEGMENTS: Final = 16
 """A refresh that leaves more that are not half full merges them."""
 UNNAMED_SECONDS: Final = 3600.0
@@ -160,16 +163,19 @@ class CatalogBuilder:
             if self._progress is not None:
                 self._progress(done, len(planned.new))
 
-        for start in range(0, len(planned.new), SEGMENT_FILES):
+        start = 0
+        while start < len(planned.new):
             files = planned.new[start : start + SEGMENT_FILES]
             described = await self.describer.describe(files, snapshot.head, self._home, on_files=on_files)
             failed |= described.failed
+            start += len(files) - described.left
             if described.segment is not None:
-                completes = start + SEGMENT_FILES >= len(planned.new)
+                completes = start >= len(planned.new)
                 snapshot = await self._commit(_Change(added=[described], completes=completes), snapshot)
         snapshot = await self._drop_failed(failed, planned.replaced, snapshot)
         if not snapshot.head.complete:
             snapshot = await self._commit(_Change(completes=True), snapshot)
+        await self._remove_unfinished()
         return self._report(
             await self.compact_many(snapshot),
             added=len(planned.new) - len(failed),
@@ -213,7 +219,7 @@ class CatalogBuilder:
     async def commit(
         self, described: Sequence[Described], *, completes: bool, snapshot: CatalogSnapshot | None = None
     ) -> IndexReport:
-        """Add to the catalog what was described by whoever, in one commit; `completes` tells whether it lists all files then.
+        """Add the described files to the catalog in one commit; `completes` says whether it lists all files then.
 
         `snapshot` is the catalog as it was read last; by default it is read now.
         """
@@ -260,13 +266,14 @@ class CatalogBuilder:
         snapshot, _ = await self._home.read_head(self._metrics)
         current, skipped = await self.list_files(snapshot.head)
         files = [(path, current[path]) for path in sorted(added) if path in current]
-        described = await self.describer.describe(files, snapshot.head, self._home)
-        snapshot = await self._commit(_Change(added=[described], dropped=removed), snapshot)
+        described = await self.describer.describe_all(files, snapshot.head, self._home)
+        snapshot = await self._commit(_Change(added=described, dropped=removed), snapshot)
+        failed = {path: reason for one in described for path, reason in one.failed.items()}
         return self._report(
             await self.compact_many(snapshot),
-            added=len(described.listed),
+            added=sum(len(one.listed) for one in described),
             removed=len(removed),
-            skipped=skipped | dict(described.failed),
+            skipped=skipped | failed,
         )
 
     async def check_covers(self, root: str, path: str) -> None:
@@ -293,7 +300,7 @@ class CatalogBuilder:
         orphans = {
             entry.path
             for entry in listed
-            if entry.path not in named and _made(entry.path) <= min(before, now - UNNAMED_SECONDS)
+            if entry.path not in named and _made(entry) <= min(before, now - UNNAMED_SECONDS)
         }
         for attempt in range(_ATTEMPTS):
             if not ripe:
@@ -311,6 +318,15 @@ class CatalogBuilder:
         for name in removed:
             await self._home.delete(name)
         return replace(self._report(snapshot), deleted=tuple(removed))
+
+    async def _remove_unfinished(self) -> None:
+        """Remove what builders that were killed were writing, unless it is so new that one may be writing it."""
+        if not self._home.leaves_unfinished:
+            return
+        before = time.time() - UNNAMED_SECONDS
+        for entry in await self._home.list_objects():
+            if is_unfinished(entry.path) and _made(entry) <= before:
+                await self._home.delete(entry.path)
 
     def _report(
         self,
@@ -361,6 +377,8 @@ class CatalogBuilder:
             path = file.path.removeprefix(base)
             if file.root != root or not file.path.startswith(base):
                 skipped[file.path] = "it does not lie in the directory of the index"
+            elif not is_unicode(path):
+                skipped[path.encode(errors="backslashreplace").decode()] = "its name is no UTF-8"
             elif file.etag is None or is_weak(file.etag):
                 skipped[path] = "the store gives it no strong etag"
             else:
@@ -441,7 +459,7 @@ class CatalogBuilder:
         """The head after a change."""
         head = snapshot.head
         segments: list[Segment] = []
-        # Of a file that was described twice the first counts.
+        # If a file was described twice, the first description counts.
         own_dropped: list[set[int]] = [set() for _ in change.added]
         listed: dict[str, tuple[int, int, str]] = {}
         for number, one in enumerate(change.added):
@@ -582,8 +600,10 @@ def _groups(tables: Sequence[SegmentTables]) -> list[list[SegmentTables]]:
     """Segments that are to be merged into one each, by their paths, as far as that changes something."""
     groups: list[list[SegmentTables]] = []
     for one in sorted(tables, key=lambda one: one.segment.first_path):
-        size = one.segment.num_live
-        if not groups or sum(each.segment.num_live for each in groups[-1]) + size > SEGMENT_FILES:
+        together = [one, *(groups[-1] if groups else ())]
+        files = sum(each.segment.num_live for each in together)
+        nbytes = sum(each.segment.objects[Table.FILES].size for each in together)
+        if not groups or files > SEGMENT_FILES or nbytes > _MERGED_BYTES:
             groups.append([])
         groups[-1].append(one)
     return [group for group in groups if len(group) > 1 or group[0].segment.dropped]
@@ -612,9 +632,20 @@ def _renumbered(bounds: pa.Table, places: Int64s) -> pa.Table:
     return with_file_column(bounds.filter(pa.array(moved >= 0)), moved[moved >= 0])
 
 
-def _made(name: str) -> float:
-    """When an object of a segment was written, by its name; never for other objects."""
-    found = _STAMP.search(name)
+def _made(entry: ObjectEntry) -> float:
+    """When an object of a segment was written, by its name, and a file that was never finished; never for other objects."""
+    if entry.modified is not None and is_unfinished(entry.path):
+        return entry.modified
+    found = _STAMP.search(entry.path)
     if found is None:
         return float("inf")
     return datetime.strptime(found[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()
+
+
+def is_unicode(path: str) -> bool:
+    """Return whether a path is text: the names of local files may be any bytes."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

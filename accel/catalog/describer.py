@@ -7,10 +7,9 @@ files of one catalog at the same time.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -33,6 +32,7 @@ from accel.ranges import Kind, ReadKey, Want
 from accel.reader.reader import Reader
 from accel.scanning.footer_prefetch import FooterPrefetcher
 from accel.store.client import Client
+from accel.store.request_errors import foremost
 from accel.store.tasks import Group
 from accel.store.threads import WORK
 
@@ -43,6 +43,8 @@ __all__ = ["Described", "FileDescriber"]
 
 _BLOCK: Final = 256
 """Files opened at the same time."""
+_MOST_TABLE_BYTES: Final = 256 * MIB
+"""Bytes of metadata after which a segment ends: they are in memory, and one array holds 2 GiB."""
 _READ_AHEAD: Final = 8
 """Files of which values are read at the same time, at most."""
 _RUN_SHARE: Final = 16
@@ -59,6 +61,8 @@ class Described:
     """The files of the segment by path: ordinal and etag."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """Why files are not in it, by path."""
+    left: int = 0
+    """The last of the files that were given, which are for another segment: this one has too much metadata already."""
 
 
 class FileDescriber:
@@ -98,7 +102,7 @@ class FileDescriber:
         home : CatalogHome
             Where the segment is written.
         on_files : callable, optional
-            Is told the number of files that have been read since the last call.
+            Called with the number of files that have been read since the last call.
         """
         rows, bounds = FilesTable(), BoundsTable(head.columns)
         indexes = [(index, index.builder()) for index in indexes_of(head.indexes)]
@@ -107,9 +111,7 @@ class FileDescriber:
         listed: dict[str, tuple[int, str]] = {}
         failed: dict[str, str] = {}
 
-        def add(
-            opened: Sequence[tuple[str, FileHandle | AccelError]],
-        ) -> list[tuple[int, str, FileHandle]]:
+        def add(opened: _Opened) -> list[tuple[int, str, FileHandle]]:
             added = []
             for path, found in opened:
                 if isinstance(found, AccelError):
@@ -122,18 +124,23 @@ class FileDescriber:
             return added
 
         entries = dict(files)
+        seen = 0
+
+        async def take(opened: _Opened) -> bool:
+            nonlocal seen
+            seen += len(opened)
+            added = await WORK.run(add, opened)
+            if indexes:
+                await self._add_files(indexes, [(at, entries[path], handle) for at, path, handle in added])
+            if on_files is not None:
+                on_files(len(opened))
+            return rows.metadata_bytes < _MOST_TABLE_BYTES
+
         try:
-            async with contextlib.aclosing(self._open_blocks(files)) as blocks:
-                async for opened in blocks:
-                    added = await WORK.run(add, opened)
-                    if indexes:
-                        await self._add_files(
-                            indexes, [(at, entries[path], handle) for at, path, handle in added]
-                        )
-                    if on_files is not None:
-                        on_files(len(opened))
+            await self._open_blocks(files, take)
+            left = len(files) - seen
             if not len(rows):
-                return Described(failed=failed)
+                return Described(failed=failed, left=left)
             tables = {
                 Table.FILES: TableRows.of(await WORK.run(rows.finish)),
                 Table.BOUNDS: TableRows.of(await WORK.run(bounds.finish)),
@@ -148,7 +155,16 @@ class FileDescriber:
         finally:
             for _, builder in indexes:
                 builder.close()
-        return Described(segment=segment.with_paths(list(listed)), listed=listed, failed=failed)
+        return Described(segment=segment.with_paths(list(listed)), listed=listed, failed=failed, left=left)
+
+    async def describe_all(
+        self, files: Sequence[tuple[str, FileEntry]], head: CatalogHead, home: CatalogHome
+    ) -> list[Described]:
+        """Write as many segments about files as their metadata takes: see `describe`."""
+        found = [await self.describe(files, head, home)]
+        while found[-1].left:
+            found.append(await self.describe(files[-found[-1].left :], head, home))
+        return found
 
     # -- values ----------------------------------------------------------------------------------
 
@@ -227,19 +243,25 @@ class FileDescriber:
     # -- metadata --------------------------------------------------------------------------------
 
     async def _open_blocks(
-        self, files: Sequence[tuple[str, FileEntry]]
-    ) -> AsyncGenerator[Sequence[tuple[str, FileHandle | AccelError]], None]:
-        """Open files block by block; the next block is opened while the caller is busy with one."""
+        self, files: Sequence[tuple[str, FileEntry]], take: Callable[[_Opened], Awaitable[bool]]
+    ) -> None:
+        """Open files block by block, and have each block taken while the next one is opened; `take` tells whether more than
+        that one are wanted."""
         blocks = [files[start : start + _BLOCK] for start in range(0, len(files), _BLOCK)]
-        async with asyncio.TaskGroup() as group:
-            ahead = group.create_task(self._open_some(blocks[0])) if blocks else None
-            for number in range(len(blocks)):
-                if ahead is None:
-                    return
-                opened = await ahead
-                more = number + 1 < len(blocks)
-                ahead = group.create_task(self._open_some(blocks[number + 1])) if more else None
-                yield opened
+        try:
+            async with Group() as group:
+                ahead = [group.create_task(self._open_some(block)) for block in blocks[:1]]
+                following, wanted = iter(blocks[1:]), True
+                while ahead:
+                    opened = await ahead.pop()
+                    if wanted and (block := next(following, None)) is not None:
+                        ahead.append(group.create_task(self._open_some(block)))
+                    wanted = await take(opened) and wanted
+        except BaseExceptionGroup as failures:
+            failure = foremost(failures)
+        else:
+            return
+        raise failure
 
     async def _open_some(
         self, files: Sequence[tuple[str, FileEntry]]
@@ -291,6 +313,8 @@ class FileDescriber:
         return handle
 
 
+_Opened = Sequence[tuple[str, FileHandle | AccelError]]
+"""Files that were opened, by their paths, or why one could not be."""
 _Values = Mapping[tuple[str, ...], pa.ChunkedArray | None]
 
 
@@ -306,7 +330,10 @@ async def _add(
         if covered:
             values = [column for path in index.columns if (column := read[path]) is not None]
             covered = len(values) == len(index.columns)
-            covered = covered and await WORK.run(builder.add, ordinal, handle, values)
+            try:
+                covered = covered and await WORK.run(builder.add, ordinal, handle, values)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError):
+                covered = False  # more text than one array holds, say
         if not covered:
             builder.uncovered.add(ordinal)
 

@@ -128,6 +128,8 @@ class FilesTable:
     def __init__(self) -> None:
         self._rows: list[tuple[str, int, str, int, int, str, bytes]] = []
         self._fingerprints: dict[int, tuple[pa.Schema, str]] = {}
+        self.metadata_bytes = 0
+        """The bytes of the metadata of all files."""
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -136,6 +138,8 @@ class FilesTable:
         """Add a file, whose etag must be strong."""
         if handle.etag is None:
             raise ValueError(f"{path}: a file without an etag has no version")
+        metadata = metadata_bytes(handle)
+        self.metadata_bytes += len(metadata)
         self._rows.append(
             (
                 path,
@@ -144,7 +148,7 @@ class FilesTable:
                 handle.num_rows,
                 handle.num_row_groups,
                 self._fingerprint(handle.arrow_schema),
-                metadata_bytes(handle),
+                metadata,
             )
         )
 

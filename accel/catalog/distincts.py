@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from accel.arrays import mask, validity
-from accel.catalog.keys import key_type
+from accel.catalog.keys import key_type, stored_type
 from accel.catalog.kind import (
     CatalogQuestion,
     FileRowsBuilder,
@@ -27,7 +27,6 @@ from accel.catalog.kind import (
     check_ordinals,
     file_column,
 )
-from accel.format.domain import storage_type
 from accel.indexes.distinct import Distinct
 from accel.planning.handle import FileHandle
 from accel.predicate.atoms import Bound, BoundColumn, Node, over_first_column, single_column_parts
@@ -70,7 +69,7 @@ class Distincts(RowwiseIndex):
             return None
         own, kind = stored.field("value").type, question.type_of(self.columns[0])
         parts = [node for at, node in single_column_parts(question.bound.root) if at == column]
-        if not parts or isinstance(kind, pa.BaseExtensionType) or storage_type(kind) != own:
+        if not parts or isinstance(kind, pa.BaseExtensionType) or stored_type(kind) != own:
             return None
 
         def hits(rows: pa.Table, covered: Bools) -> Hits:
@@ -90,7 +89,7 @@ class Distincts(RowwiseIndex):
 
 
 def _files(rows: Bools, files: Int64s, covered: Bools) -> Bools:
-    """Files that have one of some rows, or of which nothing is told."""
+    """Files that have one of some rows, or that the table does not cover."""
     out = ~covered
     out[files[rows]] = True
     return out

@@ -2,7 +2,7 @@
 
 Bounds of a file in a catalog may have been cut, or come from a writer that cuts them. They are values of the column where both
 are equal and short, and where the type has a fixed width: integers, floats, dates, times and timestamps. Of decimals and
-truth values only the metadata tells. A file counts only if its columns are those of the first file of the scan, by which
+truth values are only in the metadata. A file counts only if its columns are those of the first file of the scan, by which
 the types of the question are settled.
 """
 
@@ -157,7 +157,7 @@ class _ListedValues:
 def _ranges(
     tables: SegmentTables, path: tuple[str, ...], first: FileHandle
 ) -> Callable[[int], ValueRange] | None:
-    """Return what tells the range of a column in each file; None where nothing is said of the column."""
+    """Return the evidence of the range of a column in each file; None where the catalog has nothing about the column."""
     if column_text(path) not in tables.columns:
         return None
     kind = type_at(first.arrow_schema, path)

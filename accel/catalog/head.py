@@ -126,7 +126,7 @@ class SegmentObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Segment:
-    """Immutable tables about some files. A file is told by its ordinal: its place in the table `files`, by path."""
+    """Immutable tables about some files. A file is identified by its ordinal: its place in the table `files`, by path."""
 
     id: str
     num_files: int
@@ -154,7 +154,7 @@ class Segment:
         return self.num_files - len(self.dropped)
 
     def with_paths(self, paths: Sequence[str]) -> Segment:
-        """Return the segment with what is to be known of the paths of its files before they are read."""
+        """Return the segment with the facts about the paths of its files that are needed before they are read."""
         spells = any("=" in path for path in paths)
         spelled = spelled_columns(path.rpartition("/")[0] for path in paths) if spells else {}
         return replace(

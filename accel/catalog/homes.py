@@ -30,12 +30,14 @@ class CatalogHome(Protocol):
     """
 
     key: CacheKey
-    """The key of the catalog in caches, which tells it from any other, and from the same one with other credentials."""
+    """The key of the catalog in caches: another for each catalog, and for the same one with other credentials."""
     in_store: bool
     """Whether paths are those of a store that the caller gave."""
+    leaves_unfinished: bool = False
+    """Whether a builder that is killed may leave files that it was writing, as `is_unfinished` tells them."""
 
     def is_in(self, directory: Location) -> bool:
-        """Whether the home is that directory, which holds the files."""
+        """Whether the home lies where a scan of that directory would take it for files."""
         ...
 
     def base(self, head: CatalogHead) -> tuple[str, str]:
@@ -139,7 +141,7 @@ _MAKERS: Final[Mapping[str, str]] = {
     "postgres": "accel.catalog.postgres:PostgresHome.at",
 }
 _OBJECTS: Final = "accel.catalog.objects:ObjectHome.at"
-"""Of a path, and of the URL of a store."""
+"""The home for a path, and for the URL of a store."""
 
 
 def home_at(index: str | os.PathLike[str], connector: Connector, *, in_store: bool) -> CatalogHome:

@@ -313,9 +313,13 @@ async def _is_of(
 def _are_same(one: pa.Table, other: pa.Table) -> bool:
     if one.equals(other):
         return True
-    # NaN is not equal to itself there, and zeros of either sign may stand in any order.
-    rows = [sorted(map(repr, table.to_pylist())) for table in (one, other)]
-    return one.schema.equals(other.schema) and rows[0] == rows[1]
+    # NaN is not equal to itself there, and zeros of either sign are one value, of which a merge leaves any.
+    rows = [{_as_text(row) for row in table.to_pylist()} for table in (one, other)]
+    return bool(one.schema.equals(other.schema)) and rows[0] == rows[1]
+
+
+def _as_text(row: Mapping[str, Any]) -> str:
+    return repr([0.0 if isinstance(value, float) and value == 0 else value for value in row.values()])
 
 
 def _are(bounds: Any, ordinal: int) -> Any:

@@ -38,7 +38,7 @@ from accel.predicate.kinds import kind_of
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
 
-__all__ = ["Keys", "key_type", "place_column"]
+__all__ = ["Keys", "key_type", "place_column", "stored_type"]
 
 _PAGE_ROWS: Final = 4096
 _MOST_COLUMNS: Final = 8
@@ -94,7 +94,7 @@ class Keys(RowwiseIndex):
             if not usable:
                 break
             kind = question.type_of(path)
-            if isinstance(kind, pa.BaseExtensionType) or storage_type(kind) != stored.field(name).type:
+            if isinstance(kind, pa.BaseExtensionType) or stored_type(kind) != stored.field(name).type:
                 break
             conditions += usable
         if not conditions:
@@ -165,15 +165,29 @@ class _Builder(IndexTableBuilder):
 
 
 def key_type(handle: FileHandle, path: tuple[str, ...]) -> pa.DataType | None:
-    """Return the type of a flat column without dictionary; None where there is none, or its values are not looked up."""
+    """Return the type in which the values of a flat column are looked up; None where there is no such column, or they are not."""
     schema = handle.arrow_schema
     if len(schema.get_all_field_indices(path[0])) != 1:
         return None
     try:
         own = type_at(schema, path)
-        kind = storage_type(own)
+        kind = stored_type(own)
     except (KeyError, ValueError):
         return None
     if isinstance(own, pa.BaseExtensionType) or not is_flat(handle, path):
         return None
     return kind if kind_of(kind).domain not in (Domain.NONE, Domain.BOOLEAN) else None
+
+
+def stored_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type in which a table has the values of a type: pyarrow sorts no views, half floats and short decimals."""
+    kind = storage_type(kind)
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    if pa.types.is_binary_view(kind):
+        return pa.large_binary()
+    if pa.types.is_float16(kind):
+        return pa.float32()
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        return pa.decimal128(kind.precision, kind.scale)
+    return kind

@@ -64,7 +64,7 @@ class TableEncoding:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CatalogQuestion:
-    """A predicate, as indexes are asked about it."""
+    """A predicate, as it is passed to indexes."""
 
     bound: Bound
     """It over the columns of the data set."""
@@ -110,11 +110,11 @@ class Hits:
     """What the table of one index says of the files of a segment. An index has those of the methods that it can answer."""
 
     def may_match(self) -> Bools | None:
-        """Return whether each file may hold rows that match; None where that is not told."""
+        """Return whether each file may hold rows that match; None where the index cannot say."""
         return None
 
     def evidence(self, node: Node) -> Evidence | None:
-        """Return the outcomes that a part of the bound predicate may have in each file; None where that is not told."""
+        """Return the outcomes that a part of the bound predicate may have in each file; None where the index cannot say."""
         return None
 
     def rows(self, file: int, handle: FileHandle) -> RowHits | None:
@@ -152,7 +152,7 @@ def evidence_of(hits: Sequence[Hits], node: Node) -> Evidence | None:
 def rows_of(
     hits: Mapping[str, Hits], file: int, handle: FileHandle, *, metrics: Metrics
 ) -> Mapping[int, RowSelection] | None:
-    """Return the rows of a file that may match by all indexes, by row group; None where none tells.
+    """Return the rows of a file that may match by all indexes, by row group; None where no index says.
 
     `metrics` counts what each rules out, by table. Raises as `Hits.rows` does.
     """
@@ -238,7 +238,7 @@ class IndexTableBuilder(abc.ABC):
             Its ordinal; files come in ascending order.
         handle : FileHandle
         values : sequence of pyarrow.ChunkedArray
-            Of each of the index's columns, in the order of the rows, without dictionaries.
+            The values of each of the index's columns, in the order of the rows, without dictionaries.
 
         Returns
         -------
@@ -365,12 +365,12 @@ class CatalogIndex(abc.ABC):
         ----------
         question : CatalogQuestion
         stored : pyarrow.Schema
-            Of the table.
+            The rows of the table.
         """
 
 
 class RowwiseIndex(CatalogIndex):
-    """An index each row of whose table is about one file, which its column `file` tells unless the kind says otherwise."""
+    """An index each row of whose table is about one file, which its column `file` identifies unless the kind says otherwise."""
 
     def ordinals(self, table: pa.Table) -> Int64s:
         """Return the ordinal of the file that each row is about."""

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Final
 
 from accel.cache.cache_key import CacheKey
-from accel.catalog.building import CatalogBuilder
+from accel.catalog.building import CatalogBuilder, is_unicode
 from accel.catalog.describing import metadata_bytes
 from accel.catalog.head import CatalogHead
 from accel.catalog.homes import CatalogHome
@@ -69,12 +69,16 @@ class LearningBuilder(CatalogBuilder):
         if head.indexes:
             raise StoreError("its kinds of index take the values of the files", hint="refresh the index")
         root, base = self._home.base(head)
+        beside = head.base == "."
+        if not beside and self._home.is_in(directory_at(head.base, in_store=self._home.in_store)):
+            raise StoreError("the index and the files cannot share a directory", hint="name another one")
         inside = {
             path: file
             for file in files
             if file.root == root
             and file.path.startswith(base)
             and not has_hidden_name(path := file.path[len(base) :])
+            and is_unicode(path)
         }
         if not inside:
             return []
@@ -83,9 +87,10 @@ class LearningBuilder(CatalogBuilder):
         new = [
             (path, file) for path, file in sorted(inside.items()) if known.get(path) != (file.etag, file.size)
         ]
-        described = await self.describer.describe(new, snapshot.head, self._home)
-        await self.commit([described], completes=False, snapshot=snapshot)
-        return [file.url for path, file in new if path not in described.failed]
+        described = await self.describer.describe_all(new, snapshot.head, self._home)
+        await self.commit(described, completes=False, snapshot=snapshot)
+        learned = {path for one in described for path in one.listed}
+        return [file.url for path, file in new if path in learned]
 
 
 class IndexLearner:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["Ngrams"]
 
 _FILES: Final = -2
-"""Stands for a trigram in the row that tells the files of a block."""
+"""Stands for a trigram in the row that lists the files of a block."""
 _OPAQUE: Final = -1
 """Stands for a trigram in the row of the units that may hold anything."""
 _PAGES: Final = 1000

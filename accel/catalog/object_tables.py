@@ -149,7 +149,7 @@ class ObjectTables:
 
 
 def _by_group(rows: RowSelection, one: SegmentObject) -> dict[int, RowSelection]:
-    """Rows of a table by the row groups that its footer tells of."""
+    """Rows of a table by the row groups of its footer."""
     out: dict[int, RowSelection] = {}
     start = 0
     for group, size in enumerate(one.footer.group_rows.tolist()):

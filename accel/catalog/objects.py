@@ -18,22 +18,29 @@ from typing import BinaryIO, Final
 
 from accel.cache.cache import Cache
 from accel.cache.cache_key import CacheKey, Entry
-from accel.cache.freshness import PART_BYTES, put_object, written_since
+from accel.cache.freshness import PART_BYTES, put_object, swap_bytes, written_since
 from accel.catalog.head import HEAD_NAME, CatalogHead, Segment, SegmentObject
 from accel.catalog.homes import CatalogHome
 from accel.catalog.kind import TableRows
 from accel.catalog.object_tables import ObjectTables
 from accel.catalog.segments import CatalogSnapshot, SegmentReader
 from accel.catalog.table_files import tail_of_file, without_page_index, write_table_file
-from accel.errors import IndexFormatError, ObjectChangedError, ParquetFormatError, StoreError
+from accel.errors import (
+    IndexFormatError,
+    ObjectChangedError,
+    ObjectNotFoundError,
+    ParquetFormatError,
+    StoreError,
+)
 from accel.metrics import Metrics
 from accel.options import MIB, Options
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
 from accel.store.client import Client, Connector
 from accel.store.fetch import same_etag
 from accel.store.location import Location, parse_url
-from accel.store.range_store import ObjectEntry, Writer
+from accel.store.range_store import ObjectEntry, Payload, Writer
 from accel.store.threads import WORK
+from accel.tables.named_source import has_hidden_name
 
 __all__ = ["INLINE_BYTES", "ObjectHome", "directory_at"]
 
@@ -74,6 +81,7 @@ class ObjectHome(CatalogHome):
         self._head_bytes = head_bytes
         self.location = location
         self.in_store = in_store
+        self.leaves_unfinished = location.root == "file://"
         path = location.path.strip("/")
         self._directory = f"{path}/" if path else ""
         self._head = self._directory + HEAD_NAME
@@ -90,7 +98,11 @@ class ObjectHome(CatalogHome):
 
     def is_in(self, directory: Location) -> bool:
         """See `CatalogHome.is_in`."""
-        return self.location == directory
+        own = self.location
+        if (own.scheme, own.root) != (directory.scheme, directory.root):
+            return False
+        inside = own.path.startswith(directory.path)
+        return inside and not has_hidden_name(own.path[len(directory.path) :])
 
     def base(self, head: CatalogHead) -> tuple[str, str]:
         """Return the root of the store, and the path in it, that the paths of the catalog are relative to."""
@@ -166,11 +178,19 @@ class ObjectHome(CatalogHome):
                 return await self._read_head(metrics)
         return await self._read_head(metrics)
 
+    async def _read_head_tail(self, metrics: Metrics) -> Payload:
+        try:
+            return await self._client.read_tail(self._head, _FIRST_READ, metrics=metrics)
+        except ObjectNotFoundError as error:
+            raise ObjectNotFoundError(
+                "there is no index", path=str(self), hint="accel.build_index builds one"
+            ) from error
+
     async def _read_head(self, metrics: Metrics) -> tuple[CatalogSnapshot, int]:
         now = time.monotonic()
         counts = Metrics()
         try:
-            payload = await self._client.read_tail(self._head, _FIRST_READ, metrics=counts)
+            payload = await self._read_head_tail(counts)
             size = payload.size if payload.size is not None else payload.range.end
             data, trips = bytes(payload.data), 1
             if size > _MOST_HEAD:
@@ -203,14 +223,10 @@ class ObjectHome(CatalogHome):
             The store cannot be written to, or failed.
         """
         data = _within_limit(head, self._head_bytes).encode()
-        if instead_of is None:
-            await put_object(self._client, self._head, parts=_parts(data), size=len(data), if_absent=True)
-            return
-        if instead_of.etag is None:
+        if instead_of is not None and instead_of.etag is None:
             raise StoreError("the store gives no etag, so a commit could undo another", path=str(self))
-        await put_object(
-            self._client, self._head, parts=_parts(data), size=len(data), if_match=instead_of.etag
-        )
+        etag = None if instead_of is None else instead_of.etag
+        await swap_bytes(self._client, self._head, data, if_match=etag)
 
     async def put_segment(
         self,
@@ -293,11 +309,6 @@ def _within_limit(head: CatalogHead, most: int) -> CatalogHead:
         }
         segments.append(replace(segment, objects=objects))
     return replace(head, segments=tuple(segments))
-
-
-async def _parts(data: bytes) -> AsyncIterator[bytes]:
-    for start in range(0, len(data), PART_BYTES):
-        yield data[start : start + PART_BYTES]
 
 
 async def _parts_of(file: BinaryIO) -> AsyncIterator[bytes]:

@@ -69,7 +69,7 @@ class Comparison(NamedTuple):
 
 
 class PredicateView:
-    """A predicate, as an index is asked about it.
+    """A predicate, as it is passed to an index of one's own.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ class PredicateView:
         Parameters
         ----------
         bounds : mapping of str to (least, greatest)
-            Of some columns; either end may be None where it is unknown.
+            The bounds of some columns; either end may be None where it is unknown.
         nulls : bool
             Whether these columns may be null.
 
@@ -285,7 +285,7 @@ class OwnIndexSource(FileSource):
     ----------
     index : FilesIndex
     source : str
-        Of the scan: relative paths are below it.
+        The source of the scan: relative paths are below it.
     in_store : bool
         The caller gave a store.
     files : FileSource

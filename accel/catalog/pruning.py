@@ -71,7 +71,7 @@ class Verdict:
     hits: Mapping[str, Hits]
     """What the indexes say, by table."""
     all_match: Bools | None = None
-    """Whether all rows of each file match; None where that was not asked, or is not known."""
+    """Whether all rows of each file match; None where that was not requested, or is unknown."""
 
     @classmethod
     def of(cls, hits: Mapping[str, Hits], may_match: Callable[..., Bools]) -> Verdict:
@@ -104,7 +104,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoundQuestion:
-    """The predicate of a scan, as its catalog is asked about it."""
+    """The predicate of a scan, as it is passed to its catalog."""
 
     question: CatalogQuestion
     constant: frozenset[str]
@@ -155,7 +155,7 @@ class CatalogPruner:
     async def load(
         self, metrics: Metrics, *, listed: ObjectEntry | None = None
     ) -> tuple[CatalogSnapshot, int] | None:
-        """Return the catalog and the round trips it took; None where it cannot be used, which is told in the metrics.
+        """Return the catalog and the round trips it took; None where it cannot be used, which the metrics say.
 
         Raises as `pass_over` does.
         """
@@ -355,7 +355,7 @@ class CatalogPruner:
             # All that follows waits for it.
             reader.round_trips += opening
             own = frozenset(handle.arrow_schema.names)
-            schema = self._spec.schema or request.reader.opener.schema_of(handle)
+            schema = self._spec.schema or request.reader.opener.data_set_schema(handle)
         constant = frozenset(name for name in partition_schema.names if name not in own)
         extra = [f for f in partition_schema if f.name in constant and f.name not in schema.names]
         try:

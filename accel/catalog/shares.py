@@ -37,7 +37,7 @@ SHARE_SCHEMA = pa.schema(
         pa.field("etag", pa.list_(pa.string())),
     ]
 )
-"""The columns of shares, a row for each: its number, and how many there are. `head` is that of an index without segments: it tells what to describe."""
+"""The columns of shares, a row for each: its number, and how many there are. `head` is that of an index without segments: it says what to describe."""
 
 DESCRIBED_SCHEMA = pa.schema(
     [
@@ -128,7 +128,7 @@ def describe_shares(
     Yields
     ------
     pyarrow.RecordBatch
-        A row of `DESCRIBED_SCHEMA` for each share.
+        A row of `DESCRIBED_SCHEMA` for each share, or several where its files have much metadata.
 
     Raises
     ------
@@ -146,7 +146,7 @@ def describe_shares(
     del index, store, storage_options  # so that no traceback shows what they hold
     for batch in batches:
         for row in batch.to_pylist():
-            yield io_loop.run(_describe(work, home, row))
+            yield from io_loop.run(_describe(work, home, row))
 
 
 def commit_shares(
@@ -226,7 +226,7 @@ async def _plan(
     return pa.Table.from_pylist(rows, SHARE_SCHEMA)
 
 
-async def _describe(work: IndexCall, home: CatalogHome, row: Mapping[str, Any]) -> pa.RecordBatch:
+async def _describe(work: IndexCall, home: CatalogHome, row: Mapping[str, Any]) -> list[pa.RecordBatch]:
     metrics = Metrics()
     head = CatalogHead.decode(row["head"])
     root, base = home.base(head)
@@ -236,7 +236,13 @@ async def _describe(work: IndexCall, home: CatalogHome, row: Mapping[str, Any]) 
         for path, size, etag in zip(row["path"], row["size"], row["etag"], strict=True)
     ]
     describer = FileDescriber(work.client, options=work.options, metrics=metrics)
-    found = await describer.describe(files, head, home)
+    found = await describer.describe_all(files, head, home)
+    return [_described_row(one, row, head, metrics.requests if not at else 0) for at, one in enumerate(found)]
+
+
+def _described_row(
+    found: Described, row: Mapping[str, Any], head: CatalogHead, requests: int
+) -> pa.RecordBatch:
     named = None
     if found.segment is not None:
         named = CatalogHead(base=head.base, segments=(found.segment,)).encode()
@@ -248,7 +254,7 @@ async def _describe(work: IndexCall, home: CatalogHome, row: Mapping[str, Any]) 
         "etag": [etag for _, etag in found.listed.values()],
         "failed": list(found.failed),
         "reason": list(found.failed.values()),
-        "requests": metrics.requests,
+        "requests": requests,
     }
     return pa.RecordBatch.from_pylist([described], DESCRIBED_SCHEMA)
 

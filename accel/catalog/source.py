@@ -313,9 +313,9 @@ class CatalogSource(FileSource):
         """The files that the source names among some that the catalog lists; `partition_schema` are the columns that their
         paths spell, where these are settled over more files."""
         partitioning = self._spec.partitioning if partition_schema is None else partition_schema
-        listing = _CatalogListing(entries)
         home = self._pruner.home
-        base_root, _ = home.base(snapshot.head)
+        base_root, base = home.base(snapshot.head)
+        listing = _CatalogListing(entries, base=base, index=str(home))
 
         def client_for(root: str) -> _CatalogListing:
             if root != base_root:
@@ -350,15 +350,24 @@ def _pages_of(tables: Sequence[SegmentTables], most: int) -> list[tuple[SegmentT
 
 
 class _CatalogListing:
-    """A `ListingClient` that lists what a catalog lists."""
+    """A `ListingClient` that lists what a catalog lists, of the directory `base`."""
 
-    def __init__(self, entries: Sequence[ObjectEntry]) -> None:
+    def __init__(self, entries: Sequence[ObjectEntry], *, base: str, index: str) -> None:
+        self._base = base
+        self._index = index
         self._entries = sorted(entries, key=lambda entry: entry.path)
 
     async def list_below(
         self, prefix: str, *, metrics: Metrics | None = None, begun: PageSeen | None = None
     ) -> list[ObjectEntry]:
         below = f"{prefix.rstrip('/')}/" if prefix else ""
+        if not below.startswith(self._base):
+            # What lies beside the directory of the index would be missing.
+            raise StoreError(
+                f"the index lists files below {self._base} only",
+                path=prefix,
+                hint=f"scan that directory, or let the store list the files; the index is {self._index}",
+            )
         return [entry for entry in self._entries if entry.path.startswith(below) or entry.path == prefix]
 
     async def head(self, path: str, *, metrics: Metrics | None = None) -> ObjectEntry:

@@ -63,13 +63,13 @@ class Part:
     keyed: bool = False
     """Whether its pages have keys."""
     column: str | None = None
-    """Of a part of `bounds`: the column that all of its rows are about."""
+    """For a part of `bounds`: the column that all of its rows are about."""
     whole: bool = False
-    """Of a part of `bounds`: its rows are about whole files."""
+    """For a part of `bounds`: whether its rows are about whole files."""
     family: str | None = None
-    """Of a part of `bounds`: the family of all of its rows, where it is one."""
+    """For a part of `bounds`: the family of all of its rows, where it is one."""
     absent: str | None = None
-    """Of a part of `bounds` with keys: the files that it says nothing of, as heads write ordinals; None for none."""
+    """For a part of `bounds` with keys: the files that it has no row for, as heads write ordinals; None for none."""
 
     @property
     def num_pages(self) -> int:

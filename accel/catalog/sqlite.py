@@ -58,7 +58,7 @@ class SqliteDatabase:
     path : str
         Absolute.
     name : str
-        Of the index in it.
+        The name of the index in it.
     """
 
     def __init__(self, path: str, name: str) -> None:
@@ -112,7 +112,7 @@ class SqliteDatabase:
         try:
             place = _place_of(self.path)
             if place is None and not create:
-                raise ObjectNotFoundError("there is no such file", path=str(self))
+                raise ObjectNotFoundError("there is no such file, and so no index", path=str(self))
             connection = None if place is None else _IDLE_CONNECTIONS.take(place)
             connection = self._connect(create=create) if connection is None else connection
             try:
@@ -124,7 +124,7 @@ class SqliteDatabase:
             if place is None or not _IDLE_CONNECTIONS.give(place, connection):
                 connection.close()
         except (sqlite3.Error, UnicodeError, OverflowError, MemoryError) as error:
-            # Of a damaged file even messages may be no text, and lengths without any limit.
+            # In a damaged file even messages may not be text, and lengths may be of any size.
             raise self._refusal(error) from None
 
     def _connect(self, *, create: bool) -> sqlite3.Connection:

@@ -261,7 +261,8 @@ def vacuum_index(
         The directory of the index.
     grace : float
         Seconds for which an object stays after the index has done without it: scans that have begun by then read it. Objects
-        that were never part of the index stay for an hour at least, as somebody may be building with them.
+        that were never part of the index, and files that a killed builder was writing, stay for an hour at least, as somebody
+        may be building with them.
     store, storage_options, options
         As for `build_index`.
 
@@ -371,7 +372,11 @@ class IndexCall:
             return builder, None
         directory = directory_at(source, in_store=self._in_store)
         if home.is_in(directory):
-            raise StoreError("the index and the files cannot share a directory", path=str(directory))
+            raise StoreError(
+                "the index and the files cannot share a directory",
+                path=str(directory),
+                hint="a scan would take the index for data: name a directory beside, or one that begins with _",
+            )
         head = CatalogHead(
             base="." if beside else directory.url,
             columns=None if columns is None else tuple(map(_column, columns)),

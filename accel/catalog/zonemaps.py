@@ -2,7 +2,7 @@
 
 Expressions are those of an embedded zone map: `lower(name)`, `year(day)`, `month(day)`, `day(day)` and `hour(time)`. Bounds of an expression
 rule out what bounds of the column cannot: `name ILIKE 'b%'` where names differ in case, a test for one instant where files go over years.
-Of a column itself they are for files whose writer left out its statistics.
+Zone maps of a column itself are for files whose writer left out its statistics.
 """
 
 from __future__ import annotations

@@ -59,6 +59,7 @@ _SPELLED: Final = tuple(
         (r"(?<!['\"\w])(columns|where|limit)=(?![^\s,;)])", r"--\1"),
         (r"(?<!['\"\w])indexes=(?![^\s,;)])", "--index"),
         (r"\bpass None to keep every row", "leave out --where to keep every row"),
+        (r"\baccel\.build_index\b", "accel index build"),
         (r"\bdst\b", "DST"),
         (r"\bcount_rows\b", "--count"),
         (r"; build the condition with accel\.col\b", "; write the value itself"),

@@ -1,4 +1,4 @@
-"""`accel index`: an index outside the files, built, kept and looked at."""
+"""`accel index`: build, refresh, inspect and verify an index outside the files."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 import numpy as np
@@ -36,6 +37,7 @@ __all__ = [
     "say",
     "say_warnings",
     "standard_output",
+    "warnings_as_lines",
 ]
 
 _MOST_WARNINGS = 5
@@ -59,9 +61,26 @@ def say(text: str) -> None:
     print(f"accel: {text}", file=sys.stderr)
 
 
-def say_warnings(metrics: Metrics) -> None:
-    """The first few of what went otherwise than it should."""
-    for warning in metrics.warnings[:_MOST_WARNINGS]:
+@contextlib.contextmanager
+def warnings_as_lines() -> Iterator[Collection[str]]:
+    """Print Python's warnings as lines of the command, without places in accel's code; yield those printed so far."""
+    shown: dict[str, None] = {}
+
+    def show(message: Warning | str, *_place: object, **_more: object) -> None:
+        if str(message) not in shown:
+            shown[str(message)] = None
+            say(f"warning: {reword(str(message))}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = show
+        yield shown
+
+
+def say_warnings(metrics: Metrics, shown: Collection[str] = ()) -> None:
+    """Print the first few warnings of a run, without those in `shown`."""
+    left = [warning for warning in metrics.warnings if warning not in shown]
+    for warning in left[:_MOST_WARNINGS]:
         say(f"warning: {reword(warning)}")
 
 

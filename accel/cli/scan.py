@@ -7,6 +7,7 @@ import dataclasses
 import os
 import sys
 import time
+from collections.abc import Collection
 from itertools import chain
 from typing import Any
 
@@ -24,6 +25,7 @@ from accel.cli.output import (
     print_json,
     say,
     say_warnings,
+    warnings_as_lines,
 )
 from accel.cli.terminal import TableSink, show_progress, summarize
 from accel.scanning.scan import Scan
@@ -49,12 +51,17 @@ _SINKS: dict[str, type[Any]] = {"csv": CsvSink, "json": JsonSink, "arrow": Arrow
 
 def run_scan(given: argparse.Namespace) -> None:
     """Scan and write the rows."""
+    with warnings_as_lines() as shown:
+        _run_scan(given, shown)
+
+
+def _run_scan(given: argparse.Namespace, shown: Collection[str]) -> None:
     started = time.perf_counter()
     if given.count:
         _refuse_with_count(given)
         question = _scan(given)
         print(question.count_rows())
-        _finish(given, question, started)
+        _finish(given, question, started, shown)
         return
     kind = _choose_format(given)
     to_screen = given.output in (None, "-") and sys.stdout.isatty()
@@ -64,7 +71,7 @@ def run_scan(given: argparse.Namespace) -> None:
     if given.aggregate:
         question = _scan(given, limit=limit)
         _write_row(question.aggregate(given.aggregate), kind, given.output)
-        _finish(given, question, started)
+        _finish(given, question, started, shown)
         return
     cut = kind == "table" and limit is None
     question = _scan(given, limit=_TABLE_ROWS + 1 if cut else limit)
@@ -72,7 +79,7 @@ def run_scan(given: argparse.Namespace) -> None:
         more = _write(question, kind, given.output, _TABLE_ROWS if cut else None)
     if more:
         say(f"the first {_TABLE_ROWS} rows; --limit shows more, --format csv or json all")
-    _finish(given, question, started)
+    _finish(given, question, started, shown)
 
 
 def _scan(given: argparse.Namespace, *, limit: int | None = None) -> Scan:
@@ -147,8 +154,8 @@ class _Text:
         return False
 
 
-def _finish(given: argparse.Namespace, question: Scan, started: float) -> None:
-    say_warnings(question.metrics)
+def _finish(given: argparse.Namespace, question: Scan, started: float, shown: Collection[str]) -> None:
+    say_warnings(question.metrics, shown)
     if given.verbose:
         say(summarize(question.metrics, started=started))
 
@@ -156,11 +163,10 @@ def _finish(given: argparse.Namespace, question: Scan, started: float) -> None:
 def run_explain(given: argparse.Namespace) -> None:
     """Print the plan, and with `--analyze` what a run did."""
     started = time.perf_counter()
-    question = _scan(given)
-    with question:
+    with warnings_as_lines() as shown, _scan(given) as question:
         explained = question.explain(analyze=given.analyze)
     if given.json:
         print_json(dataclasses.asdict(explained))
     else:
         print(explained)
-    _finish(given, question, started)
+    _finish(given, question, started, shown)

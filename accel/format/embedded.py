@@ -5,7 +5,7 @@ it to the file's data. It has a checksum, and so has every index.
 
 The `IDX1` index of DataFusion's example is its magic, a u64 length, and the distinct texts of a column, one a line.
 It has neither checksum nor fingerprint and does not name its column, so the caller who names one vouches for it.
-An empty payload may mean no text or the empty one; a text with a line end cannot be told from two.
+An empty payload may mean no text or the empty one; a text with a line end cannot be distinguished from two.
 """
 
 from __future__ import annotations

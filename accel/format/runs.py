@@ -1,6 +1,6 @@
 """RLE and bit-packed runs of levels and dictionary indices, read within the bounds of their page.
 
-A run states how many values it has, and only the page tells whether that can be true. All code that reads runs
+A run states how many values it has, and only the page shows whether that can be true. All code that reads runs
 without pyarrow reads them here. Accepted is what writers produce: no empty run, none that exceeds the values of its
 page except by the padding of the last packed group, no byte left over. Pyarrow reads or refuses all other runs.
 
@@ -56,7 +56,7 @@ class Runs(NamedTuple):
 def read_head(data: bytes, at: int) -> tuple[int, int]:
     """Return the header of the run at `at` and the offset behind it; (0, at) where no 32-bit varint is there.
 
-    The lowest bit tells whether the run is packed; the other bits count its groups of eight or its values. A run has
+    The lowest bit says whether the run is packed; the other bits count its groups of eight or its values. A run has
     at least one, so a header is never 0 or 1.
     """
     number, size = 0, len(data)

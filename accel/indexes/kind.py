@@ -455,7 +455,7 @@ class PartedIndex(ParsedIndex, Protocol):
 
 
 class LimitedKind(IndexKind, Protocol):
-    """A kind whose indexes may be unable to prune, and that tells so."""
+    """A kind whose indexes may be unable to prune, and that says so."""
 
     def shortcoming(self, data: bytes, *, units: int) -> str | None:
         """Return why an index cannot prune, and what to use instead; None where it can.

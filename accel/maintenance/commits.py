@@ -9,11 +9,11 @@ steps may be done twice, so whoever finds the journal of a job that was killed f
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from accel.cache.freshness import put_object
+from accel.cache.freshness import swap_bytes
 from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.metrics import Metrics
 from accel.options import MIB
@@ -315,12 +315,12 @@ class DirectoryCommit:
         data = journal.encode()
         try:
             if instead_of is None:
-                await put_object(self._client, self._path, parts=_parts(data), size=len(data), if_absent=True)
+                await swap_bytes(self._client, self._path, data, if_match=None)
             else:
                 etag = instead_of.etag
                 if etag is None or is_weak(etag):
                     raise StoreError("the store gives no strong etag, by which to commit", path=self._name)
-                await put_object(self._client, self._path, parts=_parts(data), size=len(data), if_match=etag)
+                await swap_bytes(self._client, self._path, data, if_match=etag)
         except ObjectChangedError as error:
             raise ObjectChangedError(
                 "another job began in this directory: this one changes nothing",
@@ -358,7 +358,3 @@ async def _each(items: Iterable[T], do: Callable[[T], Awaitable[None]]) -> None:
 
 async def _one(do: Callable[[T], Awaitable[None]], item: T) -> None:
     await do(item)
-
-
-async def _parts(data: bytes) -> AsyncIterator[bytes]:
-    yield data

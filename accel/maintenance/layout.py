@@ -117,7 +117,7 @@ def _number(name: str, given: Any, default: int) -> int:
 
 
 class RowFacts:
-    """What has to be known of rows before the first file of them is begun. Without rows nothing is assumed of them.
+    """The facts about the rows that are needed before the first file is begun. Without rows nothing is assumed about them.
 
     Parameters
     ----------

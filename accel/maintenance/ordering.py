@@ -21,9 +21,9 @@ _ASCENDING: Final = "ascending"
 _SAMPLE_ROWS: Final = 1 << 17
 """Rows by which the ranks of values, and the parts of a table, are settled."""
 _MOST_BITS: Final = 16
-"""Of a rank."""
+"""Bits of a rank."""
 _MOST_COLUMNS: Final = 8
-"""Of a Z curve: with more, each has too few bits to rule anything out."""
+"""Columns of a Z curve: with more, each has too few bits to rule anything out."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

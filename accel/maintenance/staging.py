@@ -155,6 +155,11 @@ def record_name(part: int, number: int) -> str:
     return f"{part:05d}-{number:05d}.json"
 
 
+def _numbers_of(name: str) -> tuple[int, int]:
+    part, number = name.removesuffix(".json").split("-")
+    return int(part), int(number)
+
+
 @contextlib.contextmanager
 def open_staged(target: Location, job: str, name: str, given: Mapping[str, Any]) -> Iterator[BinaryIO]:
     """Open a new file that appears under a hidden name of a job when the context ends well.
@@ -197,12 +202,12 @@ async def find_outputs(
         return None
     if plan.key != key:
         return None
-    names = sorted(name for name in sizes if _RECORD.fullmatch(name))
+    names = sorted((name for name in sizes if _RECORD.fullmatch(name)), key=_numbers_of)
     contents = await directory.read_all_staged(names)
     found: dict[int, list[WrittenFile]] = {}
     used = {PLAN_NAME}
     for name in names:
-        part, number = map(int, name.removesuffix(".json").split("-"))
+        part, number = _numbers_of(name)
         before = found.get(part, [])
         try:
             record = OutputRecord.decode(contents[name])

@@ -13,7 +13,7 @@ from accel.errors import SchemaMismatchError, StoreError
 from accel.format.footer import ARROW_SCHEMA_KEY
 from accel.metrics import Metrics
 from accel.options import MIB, Options
-from accel.planning.conform import widens
+from accel.planning.conform import joined_type
 from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
 from accel.reader.reader import Reader
@@ -153,20 +153,15 @@ def _merge(fields: dict[str, pa.Field], schema: pa.Schema, *, url: str) -> None:
             "two columns of the file have one name, and the table would lose one", path=url
         )
     for field in schema:
-        found = fields.get(field.name)
-        if found is None or found.type.equals(field.type):
-            kind = field.type
-        elif widens(field.type, found.type):
-            kind = found.type
-        elif widens(found.type, field.type):
-            kind = field.type
-        else:
+        first = fields.get(field.name, field)
+        # A struct has the fields of all files: what a file has is lost otherwise.
+        kind = joined_type(first.type, field.type)
+        if kind is None:
             raise SchemaMismatchError(
-                f"column {field.name!r} is {field.type} here and {found.type} in files before",
+                f"column {field.name!r} is {field.type} here and {first.type} in files before",
                 path=url,
                 hint="no type holds both: rewrite these files by themselves",
             )
-        first = found or field
         fields[field.name] = first.with_type(kind).with_nullable(first.nullable or field.nullable)
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "conformed_columns",
     "is_bytes",
     "is_text",
+    "joined_type",
     "overlay",
     "widens",
 ]
@@ -61,6 +62,47 @@ def _struct_widens(have: pa.StructType, to: pa.StructType) -> bool:
         if at >= 0 and not widens(field.type, to.field(at).type):
             return False
     return True
+
+
+def joined_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """Return the type that holds all values of two types, with the fields that the structs of either have; None where none does."""
+    if one.equals(other):
+        return one
+    if isinstance(one, pa.BaseExtensionType):
+        return joined_type(one.storage_type, other)
+    if isinstance(other, pa.BaseExtensionType):
+        return joined_type(one, other.storage_type)
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        return _joined_structs(one, other)
+    if _is_list(one) and _is_list(other):
+        field = _joined_field(one.value_field, other.value_field)
+        wide = pa.types.is_large_list(one) or pa.types.is_large_list(other)
+        return None if field is None else pa.large_list(field) if wide else pa.list_(field)
+    if pa.types.is_map(one) and pa.types.is_map(other):
+        key = _joined_field(one.key_field, other.key_field)
+        item = _joined_field(one.item_field, other.item_field)
+        return None if key is None or item is None else pa.map_(key, item)
+    return one if widens(other, one) else other if widens(one, other) else None
+
+
+def _joined_field(one: pa.Field, other: pa.Field) -> pa.Field | None:
+    kind = joined_type(one.type, other.type)
+    return None if kind is None else one.with_type(kind).with_nullable(one.nullable or other.nullable)
+
+
+def _joined_structs(one: pa.StructType, other: pa.StructType) -> pa.StructType | None:
+    theirs = {field.name: field for field in other}
+    if len(theirs) < other.num_fields or len({field.name for field in one}) < one.num_fields:
+        # It is unclear which of the fields corresponds.
+        return None
+    fields = []
+    for field in one:
+        found = theirs.pop(field.name, None)
+        joined = field.with_nullable(True) if found is None else _joined_field(field, found)
+        if joined is None:
+            return None
+        fields.append(joined)
+    return pa.struct([*fields, *(field.with_nullable(True) for field in theirs.values())])
 
 
 def _is_list(kind: pa.DataType) -> bool:

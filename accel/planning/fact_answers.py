@@ -35,7 +35,7 @@ def matching_facts(file: FileEntry) -> FileFacts | None:
 
 
 def range_answers(values: ValueRange, functions: Collection[Function], num_rows: int) -> bool:
-    """Return whether the range of a column tells the functions of it."""
+    """Return whether the range of a column answers the functions over it."""
     nulls, nans = values.null_count, values.nan_count
     if nulls is None:
         return False

@@ -35,7 +35,7 @@ class ValueRange:
 class FileFacts:
     """The facts of a source about one version of one file, and which version that is.
 
-    The facts are used for this version only. Of another one nothing is known: it is read as if there were no facts, so
+    The facts are used for this version only. Another version is read as if there were no facts, so
     facts that are out of date cost time and never a row.
     """
 
@@ -51,8 +51,8 @@ class FileFacts:
     pinned: bool = False
     """The file is read in this version or not at all: another one is an ObjectChangedError."""
     round_trips: int | None = None
-    """Those that it took this very run to get the handle. None where the handle is older: then the store is asked whether
-    it is current, unless the entry's own etag tells."""
+    """Those that it took this very run to get the handle. None where the handle is older: then a request to the store finds
+    out whether it is current, unless the entry's own etag says so."""
     bounds: Mapping[tuple[str, ...], ValueRange] = field(default_factory=dict)
     """By the path of the column. They exclude a file before it is opened."""
     values: Mapping[tuple[str, ...], pa.Array] = field(default_factory=dict)

@@ -107,7 +107,7 @@ class IndexLookup:
         dictionaries = self._dictionaries(nbytes)
         first = self._wants(drafts, nbytes, dictionaries)
         at_hand = {want.key: data for want in first if (data := self._handle.in_tail(want.range)) is not None}
-        if at_hand:  # the head of an index, which tells which parts of it to read
+        if at_hand:  # the head of an index, which says which parts of it to read
             self.learn(at_hand)
             first = self._wants(drafts, nbytes, dictionaries)
         return first if _ALONG * sum(want.range.length for want in first) <= early_bytes else []

@@ -1,6 +1,6 @@
 """Aggregates answered from metadata: which of a task's rows, from which figures, and what is left to be read.
 
-Only rows that are known to match are answered, in whole units (pages, row groups) of exact figures; a fast path
+Only rows that provably match are answered, in whole units (pages, row groups) of exact figures; a fast path
 past reading them, never another way to count. What is left are ordinary tasks for fewer rows and columns.
 """
 

@@ -170,7 +170,7 @@ def fetch_page_indexes(
 ) -> Steps[tuple[dict[ReadKey, memoryview], int]]:
     """Read page indexes, and the ranges `along` in the same round trip.
 
-    A file that is asked again gets all of its page indexes, where they are no more than `early_bytes`: others will be
+    A file that is queried again gets all of its page indexes, where they are no more than `early_bytes`: others will be
     asked for.
 
     Returns

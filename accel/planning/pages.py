@@ -138,7 +138,7 @@ class PieceLeaf:
 
     @property
     def needs_dictionary(self) -> bool:
-        """Whether a page of this piece is dictionary-encoded, as far as the footer tells."""
+        """Whether a page of this piece is dictionary-encoded, as far as the footer says."""
         reads = self.reads
         if reads.dictionary is None or self.lo >= self.hi:
             return False

@@ -23,6 +23,7 @@ from accel.options import Int96Unit, Options
 from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
 from accel.planning.opening import LEAST_TAIL, first_tail_bytes, open_file
+from accel.planning.projection import zoned_schema
 from accel.planning.read_request import ReadRequest, Steps, Tail, TailRequest
 from accel.ranges import Kind, ObjectId, ReadKey, Stash
 from accel.reader.shared_pages import cache_dictionary, cached_dictionary, dictionary_key
@@ -75,7 +76,7 @@ class TailHints:
         self._cache = cache
         self._options = options
         self._worth: dict[str, int] = {}
-        """By store; the network model is asked once for each scan."""
+        """By store; the network model is read once for each scan."""
         self._met: dict[str, _Met] = {}
         """By store."""
 
@@ -175,7 +176,8 @@ class Opener:
         self._forgotten: set[tuple[str, str]] = set()
         """Files that have changed: what their source has of them is of another version."""
         self.options = options
-        self.int96_unit = Int96Unit.US if options.int96_unit == Int96Unit.US else Int96Unit.NS
+        nanos = options.int96_unit in (Int96Unit.AUTO, Int96Unit.NS)
+        self.int96_unit = Int96Unit.NS if nanos else Int96Unit.US
         """The unit that INT96 timestamps are read to."""
         self.metrics = metrics
         self._tails: dict[tuple[str, str], tuple[ObjectId, int, memoryview]] | None = (
@@ -227,6 +229,16 @@ class Opener:
         if self.int96_unit == Int96Unit.NS or not holds_instants(shared.schema):
             return handle.arrow_schema
         return arrow_schema(shared.schema, shared.key_value, int96_unit=self.int96_unit)
+
+    def data_set_schema(self, handle: FileHandle) -> pa.Schema:
+        """Return the Arrow schema of the scan's rows, if this file settles it.
+
+        It is that of the file, but for INT96: files are read without a zone, and the rows may get one.
+        """
+        schema = self.schema_of(handle)
+        if self.options.int96_unit != Int96Unit.US_UTC:
+            return schema
+        return zoned_schema(handle.shared.schema, schema) or schema
 
     def at_hand(self, file: FileEntry, now: float) -> FileHandle | None:
         """Return the cached handle of a file that may be used at `now` (monotonic clock) without a request, or None."""

@@ -278,7 +278,7 @@ class Reader:
         shape = self._shapes.get(task.file.root)
         if shape is None:
             shape = self._shapes[task.file.root] = self._client_for(task.file.root).shape()
-        # Of two phases, the first one has the long ranges.
+        # In two phases, the first one has the long ranges.
         nbytes = task.nbytes if forecast is None else forecast.first_bytes
         return shape.merging(nbytes * abreast, reads=abreast)
 

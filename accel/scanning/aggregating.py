@@ -189,7 +189,7 @@ class Aggregation:
             else:
                 self._add(batch)
         if self._found is None and any(aggregate.column is not None for aggregate in self._asked):
-            # Nothing was planned: the schema tells whether there are such columns, and of what type.
+            # Nothing was planned: the schema says whether there are such columns, and of what type.
             await running.schema()
         # In the order of the files, not of their planning: floats add up the same every time.
         ordered = sorted(self._answers.values(), key=lambda one: "" if one[0] is None else one[0].url)

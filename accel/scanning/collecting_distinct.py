@@ -172,7 +172,7 @@ class DistinctCollection:
         while (batch := await running.take()) is not None:
             await pool.run(partial(self._add, batch))
         if self._aggregates is None:
-            # Nothing was planned: the schema tells whether there is such a column, and of what type.
+            # Nothing was planned: the schema says whether there is such a column, and of what type.
             await running.schema()
         for _, answer in self._answers.values():
             self._folded.update(answer.units)

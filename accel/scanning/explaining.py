@@ -24,7 +24,7 @@ __all__ = ["explain_plans"]
 # Characters of a predicate that are shown.
 _MOST_SHOWN = 400
 _EARLY = (
-    "the source was listed before: a scan reads what it held then while it is listed anew, one round trip less, "
+    "the source was listed before: a scan reads the files of that listing while it lists anew, one round trip less, "
     "and reads again what it holds now where that differs"
 )
 _STALE = (

@@ -183,6 +183,9 @@ class ResolvedSource:
                 # The names of a selection are looked for among all files.
                 others = [file async for after in self._blocks for file in after.files]
                 block = replace(block, files=(*block.files, *others), more=False)
+            elif not block.more:
+                # A generator that is not run to its end leaves the event loop a task to close it.
+                await anext(self._blocks, None)
             several = block.more or len(block.files) > 1
             if not block.listed:
                 self.reader.opener.freshness.note_listing(-math.inf)
@@ -287,14 +290,14 @@ class ResolvedSource:
         schema = spec.schema
         own: Sequence[str] = ()
         if schema is None or len(block.partition_schema):
-            # A column of the file wins over one of its path: only the file tells whether it has it.
+            # A column of the file wins over one of its path: only the file itself shows whether it has it.
             if self._first is None:
                 self._first = await self._open_first_of(block.files)
             handle, trips = self._first
             self.counts.opening_trips = max(self.counts.opening_trips, trips)
             own = handle.arrow_schema.names
             if schema is None:
-                schema = self._settled_by = self.reader.opener.schema_of(handle)
+                schema = self._settled_by = self.reader.opener.data_set_schema(handle)
                 if spec.by_position and spec.columns is None:
                     self.first_names = list(own)
         # A schema given by the caller may name partition columns, and then types and places them.
@@ -403,7 +406,7 @@ class ResolvedSource:
         Raises ObjectChangedError where other files are read by the question of before.
         """
         by = self._settled_by
-        if by is None or self.reader.opener.schema_of(handle).equals(by):
+        if by is None or self.reader.opener.data_set_schema(handle).equals(by):
             return
         if not self._is_single(await self.first_block()):
             raise ObjectChangedError(

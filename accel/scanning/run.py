@@ -6,7 +6,8 @@ under `Options.memory_limit` (`run_limits`), `Options.max_files_in_flight`, and 
 An error is raised in its turn: the rows before it come out first, so that a `limit` which they satisfy does not
 depend on files that were read ahead in vain.
 
-A source that was listed before may be read by that listing while its store is asked whether the listing still holds.
+A source that was listed before may be read by that listing while its store lists it again, which shows
+whether that listing is still right.
 Stage 6 waits at that gate: where the source holds something else, the pass that was begun is dropped, and the files
 that are there now are read. So every scan sees what the store says, as a scan that asks first does.
 """

@@ -7,8 +7,9 @@ caller gave; an executor reads with its own cache and loop, which its Python wor
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ from accel.spark.partitions import PACKED, unpack
 if TYPE_CHECKING:
     from pyspark import Accumulator
 
+    from accel.cache.cache import Cache
+
 __all__ = ["DEFAULT_BATCH_ROWS", "TaskReader", "batch_rows", "for_executors", "one_line_errors"]
 
 DEFAULT_BATCH_ROWS = 10_000
@@ -39,12 +42,32 @@ _FOR_EXECUTORS = ("storage_options", "options", "store")
 def for_executors(keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords of a scan that its tasks need on an executor, without those that have their default.
 
-    A cache belongs to its process and is not sent, but `cache=None` is.
+    A cache belongs to its process and is not sent, but `cache=None` is. Of one with a directory or a server each Python worker
+    gets one with the same settings.
     """
     given = {name: keywords[name] for name in _FOR_EXECUTORS if keywords.get(name) is not None}
-    if "cache" in keywords and keywords["cache"] is None:
-        given["cache"] = None
+    if "cache" in keywords:
+        cache = keywords["cache"]
+        if cache is None:
+            given["cache"] = None
+        elif cache.outlives_process:
+            given["cache"] = _SentCache(cache)
     return given
+
+
+class _SentCache:
+    """A cache that all tasks of a Python worker find again, where it is unpickled."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def __reduce__(self) -> tuple[Callable[..., Cache], tuple[object, ...]]:
+        return _cache_of_process, self._cache.__reduce__()
+
+
+@functools.lru_cache(maxsize=4)
+def _cache_of_process(make: Callable[..., Cache], settings: tuple[object, ...]) -> Cache:
+    return make(*settings)
 
 
 @contextlib.contextmanager

@@ -25,6 +25,7 @@ from accel.spark.schema import spark_ddl, spark_schema
 if TYPE_CHECKING:
     from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from accel.cache.cache import Cache
     from accel.catalog.own_index import FilesIndex
@@ -94,7 +95,8 @@ def read(
         `accel.spark.metrics` names it in `warnings`. A file that was replaced fails the job either way.
     store, storage_options, cache, options
         As for `accel.scan`. `storage_options`, `options`, `store` and `cache=None` travel to the executors in the pickled
-        function, never in the tasks; without `storage_options` each executor uses its own environment.
+        function, never in the tasks; without `storage_options` each executor uses its own environment. Of a cache with a
+        directory or a server the settings travel: the workers of a machine share the directory, all workers the server.
     credentials : str, optional
         A function that returns storage options, by its name, `"package.module:function"`: the driver and each executor
         import and call it, and no secret travels.
@@ -128,10 +130,7 @@ def read(
         asked["options"] = check_options(options).for_spark()
         keywords = with_credentials(asked, credentials)
         planned = plan_or_find(url, where, planning=place, on_error=skips, keywords=keywords)
-        output = planned.schema if isinstance(planned, Plan) else planned.question.output
-        result = spark_schema(output)
-        if not len(output) and _takes_rows_only(spark):
-            raise AccelError("Spark 3.5 loses rows without columns", hint="name a column, or use Spark 4")
+        result = _result_type(spark, planned)
     except BaseException:
         # Credentials must not stay in the variables of a frame that a traceback may show.
         del url, index, storage_options, store, travelling
@@ -164,6 +163,13 @@ def read(
         answer = reader.read
     frame = tasks.mapInArrow(partial(answer, shared=shared), result)
     return frame if limit is None else frame.limit(min(limit, _MOST_ROWS))
+
+
+def _result_type(spark: SparkSession, planned: Plan | FoundFiles) -> StructType:
+    output = planned.schema if isinstance(planned, Plan) else planned.question.output
+    if not len(output) and _takes_rows_only(spark):
+        raise AccelError("Spark 3.5 loses rows without columns", hint="name a column, or use Spark 4")
+    return spark_schema(output)
 
 
 def _planner_of(

@@ -63,7 +63,7 @@ def build_index(
     shares : int, optional
         How many shares there are; by default four for each task that the session runs at once. None has more than 20,000 files.
     progress : callable, optional
-        Called with a `JobProgress` on the driver now and then, from another thread: it counts tasks of Spark. Spark Connect tells none.
+        Called with a `JobProgress` on the driver now and then, from another thread: it counts tasks of Spark. On Spark Connect it is not called.
     store, storage_options, options
         As for `accel.build_index`. `storage_options` reach the executors in the pickled function, and only if they are given.
 

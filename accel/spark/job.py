@@ -318,9 +318,10 @@ def _print_report(given: argparse.Namespace, report: Any) -> int:
         place = safe_text(report.directory)
         if given.job == "optimize":
             verb = "finished what was begun" if report.finished else "rewritten"
+            reused = f" ({report.reused:,} from a call that was killed)" if report.reused else ""
             print(
                 f"{place}: {verb}, {report.rows:,} rows, {report.files_before:,} files of {byte_count(report.bytes_before)} -> "
-                f"{report.files_after:,} files of {byte_count(report.bytes_after)}, {report.seconds:.1f} s"
+                f"{report.files_after:,} files of {byte_count(report.bytes_after)}{reused}, {report.seconds:.1f} s"
             )
         else:
             print(

@@ -101,7 +101,7 @@ def optimize(
         Parts of the table that are sorted and written by one task each; by default as many as the session runs at once, more if one
         would be of more than 512 MiB, and fewer if files would be smaller than `target_file_size`.
     progress : callable, optional
-        Called with a `JobProgress` on the driver now and then, from another thread: it counts tasks of Spark. Spark Connect tells none.
+        Called with a `JobProgress` on the driver now and then, from another thread: it counts tasks of Spark. On Spark Connect it is not called.
     store, storage_options, options, **pyarrow_options
         As for `accel.optimize`. `storage_options` reach the executors in the pickled function, and only if they are given.
 

@@ -32,7 +32,7 @@ class Translated:
     """A filter as a predicate."""
 
     expr: Expr | None
-    """True for every row for which the filter is; None where nothing is known."""
+    """True for every row for which the filter is; None where that is unknown."""
     exact: bool
     """True, false and null for the very rows for which the filter is."""
 
@@ -111,6 +111,11 @@ _COMPARISONS: dict[type, Callable[[ColumnExpr, Any], Condition]] = {
 }
 _EQUALITIES = (spark.EqualTo, spark.EqualNullSafe)
 _MICROSECOND = timedelta(microseconds=1)
+_FIRST_GREGORIAN = date(1582, 10, 15)
+"""Spark hands over the ten days before it as this one, too: its filters have dates and times of Java, whose calendar leaves
+those out."""
+_ZONES = timedelta(days=1)
+"""Most that the day of an instant differs from the one in UTC."""
 
 
 def _compare_micros(kind: type, column: ColumnExpr, value: datetime) -> Translated:
@@ -156,7 +161,7 @@ def _like(given: Any, column: ColumnExpr) -> Translated:
 
 
 def _comparable(family: Family, value: Any) -> bool:
-    """Whether Spark's value has the very type of the column, so that neither side is converted."""
+    """Whether Spark's value has the very type of the column, so that neither side is converted, and is what was asked for."""
     match family:
         case Family.BOOLEAN:
             return isinstance(value, bool)
@@ -169,9 +174,9 @@ def _comparable(family: Family, value: Any) -> bool:
         case Family.BINARY:
             return isinstance(value, bytes | bytearray)
         case Family.DATE:
-            return isinstance(value, date) and not isinstance(value, datetime)
+            return isinstance(value, date) and not isinstance(value, datetime) and value != _FIRST_GREGORIAN
         case Family.TIMESTAMP:
-            return isinstance(value, datetime)
+            return isinstance(value, datetime) and abs(value.date() - _FIRST_GREGORIAN) > _ZONES
         case _:
             return False
 

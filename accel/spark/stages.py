@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from accel.maintenance.progress import JobProgress, Progress
+from accel.spark.executing import one_line_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -87,10 +88,11 @@ class _Worker:
         self._work = work
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number, rows in itertools.groupby(_rows(batches), key=itemgetter(0)):
-            for found in self._work(number, (piece for _, piece in rows)):
-                columns = [pa.array([found[0]], pa.int32()), pa.array([found[1]], pa.binary())]
-                yield pa.RecordBatch.from_arrays(columns, schema=_PIECES_ARROW)
+        with one_line_errors():
+            for number, rows in itertools.groupby(_rows(batches), key=itemgetter(0)):
+                for found in self._work(number, (piece for _, piece in rows)):
+                    columns = [pa.array([found[0]], pa.int32()), pa.array([found[1]], pa.binary())]
+                    yield pa.RecordBatch.from_arrays(columns, schema=_PIECES_ARROW)
 
 
 def collect(spark: SparkSession, frame: DataFrame, progress: Progress | None, *, stage: str) -> list[Any]:

@@ -71,7 +71,7 @@ class Client:
         self.root = root
         self.token = token
         self.options = options
-        self._retry = Retry.of(options) if retry is None else retry
+        self.retry = Retry.of(options) if retry is None else retry
         # Each request may need a connection of its own, which is an open file.
         most = min(options.max_requests_in_flight, max(1, open_file_limit() // 2))
         self.gate = Gate(most, max_bytes=options.memory_limit)
@@ -80,11 +80,11 @@ class Client:
         self._fetcher = Fetcher(
             store,
             gate=self.gate,
-            retry=self._retry,
+            retry=self.retry,
             network=self.network,
             allow_unpinned=options.allow_unpinned,
         )
-        self._listings = Listings(store, gate=self.gate, retry=self._retry, cuts=cuts)
+        self._listings = Listings(store, gate=self.gate, retry=self.retry, cuts=cuts)
         # Without them, the size is asked for first.
         self.suffixes = bool(getattr(store, "suffixes", True))
         warning = getattr(store, "warning", None)
@@ -159,7 +159,7 @@ class Client:
     ) -> Payload:
         """Return the last `length` bytes of an object, or all of it if it is shorter.
 
-        Without a pin the request is a suffix range, whose answer tells the size of the object; a store without suffix
+        Without a pin the request is a suffix range, whose response gives the size of the object; a store without suffix
         ranges costs a HEAD request before. With the pin of a listing the range is exact, and of that version.
 
         Raises
@@ -225,7 +225,7 @@ class Client:
                 await request()
 
         with self._naming(path):
-            await self._retry.run(attempt, on_retry=_pass)
+            await self.retry.run(attempt, on_retry=_pass)
 
     def _naming(self, path: str) -> ErrorContext:
         return ErrorContext(self.root, path)
@@ -277,7 +277,7 @@ class Client:
             finally:
                 metrics.count_request(Kind.HEAD, 0)
 
-        return await self._retry.run(attempt, on_retry=lambda: metrics.add("retries"))
+        return await self.retry.run(attempt, on_retry=lambda: metrics.add("retries"))
 
     async def _fetch(self, path: str, fetch: Fetch, pin: Pin, metrics: Metrics) -> Payload:
         return await self._fetcher.fetch(path, fetch.range, pin=pin, kind=fetch.kind, metrics=metrics)

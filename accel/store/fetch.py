@@ -87,7 +87,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """The version that every response must agree with; None for what is not known yet."""
+    """The version that every response must agree with; None for what is unknown yet."""
 
     size: int | None = None
     etag: str | None = None
@@ -257,7 +257,7 @@ class Fetcher:
                 raise _changed(path, f"its etag was {quoted(pin.etag, 80)} and is {quoted(etag, 80)} now")
         elif not self._allow_unpinned:
             raise StoreError(
-                "the response carries no etag, so it cannot be told from another version",
+                "the response carries no etag, so its version is unknown",
                 path=path,
                 hint="options.allow_unpinned reads on without that protection",
             )
@@ -308,7 +308,7 @@ def _check_answer(path: str, want: ByteRange | Suffix, payload: Payload) -> None
     if isinstance(want, ByteRange):
         right = got == want
     else:
-        # Only the size tells where a suffix begins.
+        # Where a suffix begins depends on the size.
         right = size is not None and (got.start, got.end) == (max(0, size - want.length), size)
     if not right or came > got.length:
         raise StoreError(f"the store answered with {came} bytes as {got}", path=path, place=str(want))

@@ -40,7 +40,7 @@ class Gate:
         self._max_bytes = max_bytes
         self.users = 0
         self.bytes = 0
-        # Two of one priority are told apart by their arrival, as futures cannot be compared.
+        # Two of one priority are ordered by their arrival, as futures cannot be compared.
         self._arrivals = itertools.count()
         self._waiting: list[tuple[tuple[object, ...], int, int, asyncio.Future[None]]] = []
 

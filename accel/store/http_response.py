@@ -138,7 +138,7 @@ def read_answer(
         raise StoreError(
             f"the server encodes the body ({quoted(encoding.strip().lower(), 40)}), so its bytes are not the file's",
             path=path,
-            hint="a proxy that compresses Parquet files must be told not to",
+            hint="configure the proxy in between not to compress Parquet files",
         )
     etag = headers.get("ETag")
     if status == 206:
@@ -185,7 +185,7 @@ def _unranged(
         raise StoreError(
             f"the server ignores ranges, and {needed} bytes would have to be read for {want}",
             path=path,
-            hint="raise options.max_unranged_bytes, or serve the file where ranges are known",
+            hint="raise options.max_unranged_bytes, or serve the file from a server that answers ranges",
         )
     if isinstance(want, ByteRange):
         return BodyPlace(want, want.start, size, etag)

@@ -1,13 +1,14 @@
 """Local files as a RangeStore and a Lister.
 
 obstore has a LocalStore too; this one keeps a scan of local files free of obstore's threads (which do
-not survive a fork), lists any file name, and tells two versions apart by nanoseconds."""
+not survive a fork), lists any file name, and distinguishes two versions by nanoseconds."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import re
 import secrets
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -23,7 +24,7 @@ from accel.store.threads import FILES
 
 __all__ = ["FileStore", "copy_bytes", "write_beside"]
 
-# What a range asks for, a file may not have: no more is allocated before that is known.
+# A range may ask for more bytes than the file has: no more are allocated before the file has given some.
 _AT_ONCE = 32 * MIB
 
 
@@ -202,7 +203,7 @@ class FileStore:
             except OSError as error:
                 raise _translate(error, path) from error
             if stat.S_ISREG(found.st_mode):
-                entries.append(ObjectEntry(path, found.st_size, etag_of(found)))
+                entries.append(ObjectEntry(path, found.st_size, etag_of(found), found.st_mtime))
             identity = (found.st_dev, found.st_ino)
             if not stat.S_ISDIR(found.st_mode) or identity in above:
                 continue
@@ -216,8 +217,13 @@ class FileStore:
         return entries
 
 
+def is_unfinished(path: str) -> bool:
+    """Return whether a file has a name as `write_beside` gives it while it is written, and leaves it if the process is killed."""
+    return _UNFINISHED.fullmatch(path.rpartition("/")[2]) is not None
+
+
 def etag_of(found: os.stat_result) -> str:
-    """What tells one version of a file from another."""
+    """What distinguishes one version of a file from another."""
     return f'"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_ctime_ns:x}-{found.st_size:x}"'
 
 
@@ -289,6 +295,7 @@ def _lock_beside(target: str) -> Iterator[None]:
 
 
 _BLOCK = 8 * MIB
+_UNFINISHED = re.compile(r"\..*\.[0-9a-f]{16}\.part", re.DOTALL)
 _UNSUPPORTED = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF)
 
 
@@ -352,7 +359,7 @@ def _check_size(made: int, size: int, path: str) -> None:
 def copy_bytes(source: int, target: int, *, length: int, note: Callable[[int], None]) -> None:
     """Copy the first `length` bytes of one open file to the end of another, in the kernel where it can.
 
-    `note` is told the bytes of each block. Raises OSError.
+    `note` is called with the bytes of each block. Raises OSError.
     """
     done = 0
     in_kernel = hasattr(os, "copy_file_range")

@@ -115,9 +115,9 @@ def parse_url(url: str | os.PathLike[str], *, in_store: bool = False) -> Locatio
     scheme = SCHEMES.get(match[1].lower())
     if scheme is None:
         raise StoreError(
-            f"no store is known for {match[1]}://",
+            f"accel has no store for {match[1]}://",
             path=text,
-            hint=f"known are {', '.join(sorted(SCHEMES))}, bare paths, and any obstore store by store=",
+            hint=f"it has {', '.join(sorted(SCHEMES))}, bare paths, and any obstore store by store=",
         )
     rest = match[2]
     if in_store:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from accel.ranges import Buffer, ByteRange, Suffix
@@ -41,7 +41,7 @@ def can_be_sent(text: str) -> bool:
 
 
 def version_of(etag: str | None) -> str | None:
-    """Return the etag, or None if it is empty and so tells no versions apart."""
+    """Return the etag, or None if it is empty and so does not identify a version."""
     return etag if etag and etag.strip('" \t') not in ("", "W/", "w/") else None
 
 
@@ -54,7 +54,7 @@ class Payload:
     range: ByteRange
     """The bytes of the object that `data` holds."""
     size: int | None
-    """The size of the whole object, if the store tells it."""
+    """The size of the whole object, if the store gives it."""
     etag: str | None
     """As the store wrote it, quotes and weakness mark included; None if there is none, or it is empty."""
 
@@ -73,6 +73,8 @@ class ObjectEntry:
     """Its bytes."""
     etag: str | None = None
     """As in `Payload`."""
+    modified: float | None = field(default=None, compare=False)
+    """When it was changed last, in seconds since 1970, where the listing tells: of local files."""
 
     def __post_init__(self) -> None:
         if self.etag is not None and version_of(self.etag) is None:

@@ -170,6 +170,13 @@ class RedisAddress:
             )
         if isinstance(error, exceptions.BusyLoadingError | exceptions.TryAgainError):
             return StoreError(f"the Redis server {server} is loading its data", path=path, transient=True)
+        cluster = exceptions.AskError, exceptions.ClusterError, exceptions.ClusterCrossSlotError
+        if isinstance(error, cluster):
+            return StoreError(
+                f"the Redis server {server} is part of a Redis Cluster, which accel does not serve",
+                path=path,
+                hint="name a server without cluster mode, or a proxy before the cluster",
+            )
         if isinstance(error, exceptions.OutOfMemoryError) or "OOM command" in str(error):
             return StoreError(
                 f"the Redis server {server} has no memory left",

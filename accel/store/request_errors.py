@@ -97,7 +97,7 @@ class IncompleteBodyError(StoreError):
 
 
 class ShortObjectError(StoreError):
-    """The object ends before the range does. `size` is that of the object, if the store told it."""
+    """The object ends before the range does. `size` is that of the object, if the store gave it."""
 
     def __init__(self, *, path: str, want: ByteRange, size: int | None, etag: str | None = None) -> None:
         message = "the object is shorter" if size is None else f"the object has only {size} bytes"

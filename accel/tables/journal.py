@@ -80,7 +80,7 @@ class Journal:
     owner: str = ""
     """Of the call that carries the job out, used once: where a job is run again, the call before gives up."""
     job: str = ""
-    """What the job was asked for: a job that is run again is known by it."""
+    """The hash of the arguments of the job, by which a job that is run again is recognized."""
     added: tuple[AddedFile, ...] = ()
     removed: tuple[RemovedFile, ...] = ()
     index: str | None = None

@@ -166,7 +166,7 @@ class PathSource(FileSource):
 
     async def _find(self, request: SourceRequest) -> FileBlock:
         if self._found is None:
-            if isinstance(self._source, str) and self._last is None:
+            if isinstance(self._source, str) and self._last is None and self._sole is None:
                 self._look_up(self._listed_name(self._source), request)
             block = await self._list(self._source, request)
             if not block.files:

@@ -9,9 +9,10 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
-from accel.cache.freshness import PART_BYTES, put_object
+from accel.cache.freshness import PART_BYTES, put_object, swap_object
 from accel.errors import AccelError, IndexFormatError, ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.format.embedded import IDX1_KEY, fingerprint, parse_toc
 from accel.indexes.kind import IndexKind
@@ -347,11 +348,17 @@ class EmbedJob:
             at += len(part)
 
     async def _write_object(self, prepared: PreparedFile, note: Note) -> None:
-        client, parts, size = self.connector.client(self.dst), _parts(prepared, note), prepared.tail.file_size
+        client, size, ending = self.connector.client(self.dst), prepared.tail.file_size, prepared.tail.rest
+        parts = partial(_parts, prepared, note)
         source = prepared.original.source
         pinned = source.pin.etag if self.in_place and isinstance(source, RemoteSource) else None
         try:
-            await put_object(client, self.dst.path, parts=parts, size=size, if_match=pinned)
+            if pinned is None:
+                await put_object(client, self.dst.path, parts=parts(), size=size)
+            else:
+                await swap_object(
+                    client, self.dst.path, parts=parts, size=size, ending=ending, if_match=pinned
+                )
         except ObjectChangedError as error:
             if not self.in_place:  # the source has changed, which may be local
                 raise error.of(source.name) from error.__cause__

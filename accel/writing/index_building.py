@@ -250,7 +250,7 @@ class IndexSet:
         return TimedBuilder(index.kind, index.level, name=self.name, type=self.type)
 
     def begin(self, group: int, *, paged: bool) -> None:
-        """Start a row group. `paged` says that its pages are known."""
+        """Start a row group. `paged` says that the places of its pages are given."""
         self._group = group
         self._chunks = []
         for turn, index in enumerate(self.wanted):

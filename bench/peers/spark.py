@@ -21,10 +21,6 @@ Settings, and why:
 from __future__ import annotations
 
 import atexit
-import os
-import pathlib
-import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,39 +30,11 @@ from bench.peers import sql
 from bench.peers.endpoint import Endpoint
 from bench.peers.protocol import Answer, Peer, Unsupported
 from bench.queries import Query
+from tests.support.s3a import install_s3a
 
 __all__ = ["Spark", "make_session", "stop_session"]
 
-_HADOOP = "3.5.0"
 _AT_ONCE = 16
-_FETCH = """
-import sys
-from pyspark.sql import SparkSession
-settings = dict(zip(sys.argv[1::2], sys.argv[2::2]))
-SparkSession.builder.master("local[1]").config(map=settings).getOrCreate().stop()
-"""
-
-
-def _jars() -> pathlib.Path:
-    """The folder of S3A's jars, filled by Spark from Maven Central where it is not yet."""
-    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    folder = pathlib.Path(cache) / "accel-tools" / f"hadoop-aws-{_HADOOP}"
-    done = folder / "complete"
-    if not done.exists():
-        print("fetching S3A's jars once, 660 MB, from Maven Central", file=sys.stderr)
-        package = f"org.apache.hadoop:hadoop-aws:{_HADOOP}"
-        settings = {
-            "spark.jars.packages": package,
-            "spark.jars.ivy": str(folder),
-            "spark.ui.enabled": "false",
-        }
-        words = [word for pair in settings.items() for word in pair]
-        command = [sys.executable, "-c", _FETCH, *words]
-        fetched = subprocess.run(command, capture_output=True, text=True, check=False)
-        if fetched.returncode:
-            raise Unsupported(f"Maven Central gave no {package}: {fetched.stderr.strip()[-500:]}")
-        done.touch()
-    return folder / "jars"
 
 
 def make_session(
@@ -79,7 +47,10 @@ def make_session(
     stream : {"analytics", "classic"}
         S3A's input stream; both take vectored reads.
     """
-    jars = _jars()
+    try:
+        jars = install_s3a()
+    except FileNotFoundError as error:
+        raise Unsupported(str(error)) from None
     from pyspark.sql import SparkSession
 
     s3a = {

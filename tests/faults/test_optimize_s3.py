@@ -84,6 +84,42 @@ def test_killed_between_its_steps(
     assert len(names(store)) == report.files_after > 2
 
 
+def test_killed_before_its_commit(
+    bucket: str,
+    store: S3Store,
+    ids: Sequence[int],
+    s3_options: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from accel.store.obstore_store import ObstoreStore
+
+    url = f"s3://{bucket}/t/"
+    real = ObstoreStore.write
+    written: list[str] = []
+
+    async def write(self: ObstoreStore, path: str, *args: Any, **given: Any) -> None:
+        if sum(path.endswith(".parquet") for path in written) == 2:
+            raise KeyboardInterrupt
+        written.append(path)
+        await real(self, path, *args, **given)
+
+    async def remove(self: ObstoreStore, path: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ObstoreStore, "write", write)
+    monkeypatch.setattr(ObstoreStore, "remove", remove)  # a process that is killed takes nothing back
+    with pytest.raises(KeyboardInterrupt):
+        accel.optimize(url, sort_by="id", target_file_size=1_500, storage_options=s3_options)
+    monkeypatch.undo()
+    before = [name for name in names(store) if name.endswith(".parquet") and "optimize-" in name]
+    report = accel.optimize(url, sort_by="id", target_file_size=1_500, storage_options=s3_options)
+    # The record of the second file is lacking.
+    assert (len(before), report.reused, report.finished) == (2, 1, False)
+    read = accel.scan(url, cache=None, storage_options=s3_options).to_table().column("id").to_pylist()
+    assert read == sorted(ids)
+    assert len(names(store)) == report.files_after > 2
+
+
 def test_an_object_that_changes_meanwhile_stays(
     bucket: str, store: S3Store, ids: Sequence[int], s3_options: dict[str, str]
 ) -> None:

@@ -1,4 +1,4 @@
-"""What little a question came to is at hand from the third time on that it is asked.
+"""A small result of a query is cached, and returned from the third time on that the query runs.
 
 The second time it is kept, as only what is asked again may be asked once more. Where a filter goes through many rows,
 the first scan finds which match, and the second decodes just these.

@@ -26,7 +26,7 @@ from accel.testing import DictStore, Layout, table, write_file
 from tests.oracle import rowwise
 from tests.support.arrow import as_text
 
-SEED, STEPS, ROWS = 20261124, 450, 240
+SEED, STEPS, ROWS = 20261124, 300, 240
 PATHS = ("a.parquet", "b.parquet", "c.parquet")
 TEXTS = ["", "a", "A", "id-1", "id-2", "id-10", "é"]
 col = accel.col

@@ -78,7 +78,7 @@ def test_each_is_answered_as_by_itself(page_index: bool, data: int) -> None:
     wheres = [predicate(chance, where) for where in (*chance.sample(WHERES[:-1], 4), WHERES[-1])]
     columns = [["text", "key"], ["key", "text"], chance.choice(COLUMNS)]
     pool = [question(chance, chance.choice(wheres), chance.choice(columns)) for _ in range(50)]
-    for turn in range(300):
+    for turn in range(200):
         if turn % 100 == 99:
             store.put(chance.choice(PATHS), written(2 + turn, page_index))
         asked = chance.choice(pool)

@@ -1,4 +1,4 @@
-"""A scan with the catalog is the scan without it, whatever became of the files since the catalog was built."""
+"""A scan with the catalog is the scan without it, and what pyarrow finds, whatever became of the files since it was built."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import uuid
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -25,11 +26,19 @@ import accel
 from accel.catalog import sql_pages, sql_tables
 from accel.catalog.inspecting import verify_index
 from accel.testing import DictStore, Layout, RecordingStore, write_file
+from tests.property.judged_predicates import Judged, predicates
 from tests.support.postgres import Postgres
 
 DIRECTORY = "t/"
 INDEX = "t/_accel/"
-NAMES = ("a.parquet", "b/c.parquet", "b/d.parquet", "e=1/f.parquet", "e=2/f.parquet")
+NAMES = (
+    "e=1/a.parquet",
+    "e=1/b/c.parquet",
+    "e=2/b/d.parquet",
+    "e=10/f.parquet",
+    "e=__HIVE_DEFAULT_PARTITION__/f.parquet",
+)
+"""In the order of their paths."""
 BY_FILE = ("distinct", "bloom", "zonemap")
 INDEXES: dict[Any, Any] = {
     **{name: ["keys", *BY_FILE] for name in ("n", "x", "d", "t", "st.v")},
@@ -88,6 +97,11 @@ PREDICATES = (
     "n IS DISTINCT FROM 5 AND NOT (x = 1.5 AND x < 3)",
     "x = -0.0 OR x = DOUBLE 'NaN'",
     "t < '2020-01-02' AND n > x",
+    "e = 2",
+    "e > 1 AND n < 50",
+    "e IS NULL OR n = 5",
+    "NOT e = 1 AND s = 'abc'",
+    "e = n OR e IN (10, NULL)",
 )
 
 
@@ -142,6 +156,24 @@ def shown(table: pa.Table) -> tuple[pa.Schema, str]:
     return table.schema, repr(table.to_pylist())
 
 
+def everything(store: DictStore) -> pa.Table:
+    """All rows of all files in their order, as pyarrow reads them, with the column that their paths spell."""
+    tables = []
+    for path in sorted(path for path in store.objects if not path.startswith(INDEX)):
+        found = pq.read_table(pa.BufferReader(store.objects[path]))
+        spelled = path.removeprefix(DIRECTORY).split("/")[0].removeprefix("e=")
+        value = int(spelled) if spelled.isdigit() else None
+        columns = [
+            found.column(f.name).cast(f.type)
+            if f.name in found.schema.names
+            else pa.chunked_array([pa.nulls(len(found), f.type)])
+            for f in SCHEMA
+        ]
+        columns.append(pa.chunked_array([pa.array([value] * len(found), pa.int64())]))
+        tables.append(pa.Table.from_arrays(columns, schema=SCHEMA.append(pa.field("e", pa.int64()))))
+    return pa.concat_tables(tables)
+
+
 SCHEMA = rows(1, 3, 0).schema
 ASKED = [
     (name, function)
@@ -171,7 +203,7 @@ class Histories(RuleBasedStateMachine):
         self.built = False
 
     @rule(
-        name=st.sampled_from(NAMES[:3]),
+        name=st.sampled_from(NAMES),
         seed=st.integers(0, 999),
         count=st.integers(0, 25),
         kind=st.integers(0, 4),
@@ -179,7 +211,7 @@ class Histories(RuleBasedStateMachine):
     def put(self, name: str, seed: int, count: int, kind: int) -> None:
         self.store.inner.put(DIRECTORY + name, file(seed, count, kind))
 
-    @rule(name=st.sampled_from(NAMES[1:3]))
+    @rule(name=st.sampled_from(NAMES[1:]))
     def remove(self, name: str) -> None:
         if DIRECTORY + name in self.store.inner.objects:
             self.store.inner.delete(DIRECTORY + name)
@@ -239,6 +271,24 @@ class Histories(RuleBasedStateMachine):
         asked = random.Random(len(where) + expected.num_rows).sample(ASKED, 2)
         assert shown(found.aggregate(asked)) == shown(plain.aggregate(asked)), (where, asked)
 
+    @rule(where=predicates(), fresh=st.booleans())
+    def judge(self, where: Judged, fresh: bool) -> None:
+        """With the catalog, without it, and pyarrow's own filter over all that pyarrow reads."""
+        if not self.built:
+            return
+        if fresh:
+            accel.refresh_index(self.index, store=self.store.inner)
+        found = where.filter(everything(self.store.inner))
+        judged = shown(found)
+        given: dict[str, Any] = {"store": self.store, "schema": SCHEMA, "cache": None}
+        assert shown(accel.scan(DIRECTORY, where.sql, index=None, **given).to_table()) == judged
+        given["index"] = self.index
+        assert shown(accel.scan(DIRECTORY, where.sql, **given).to_table()) == judged
+        if fresh:
+            scan = accel.scan(DIRECTORY, where.sql, listing="index", **given)
+            assert shown(scan.to_table()) == judged
+            assert scan.count_rows() == len(found)
+
     @invariant()
     def nothing_is_left_half_done(self) -> None:
         if getattr(self, "built", False) and self.to is None:
@@ -293,7 +343,7 @@ def test_histories_beside_a_catalog_in_postgres(postgres: Postgres) -> None:
 
 @pytest.mark.parametrize("where", PREDICATES)
 def test_the_first_files_schema_settles_the_scan_with_and_without_the_catalog(where: str) -> None:
-    store = DictStore({f"t/{at}.parquet": file(at, 20, at % 2) for at in range(8)})
+    store = DictStore({f"t/e={at // 2}/{at}.parquet": file(at, 20, at % 2) for at in range(8)})
     accel.build_index(DIRECTORY, store=store)
     for listing in ("store", "index"):
         outcomes = []

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FILES, ROWS = 4, 200
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Table:
@@ -78,9 +82,7 @@ class Table:
 
 
 def optimize(spark: SparkSession, table: Table) -> accel.OptimizeReport:
-    return accel.spark.optimize(
-        spark, "t", sort_by="id", parts=2, target_file_size=1_500, store=table.store
-    )
+    return accel.spark.optimize(spark, "t", sort_by="id", parts=2, target_file_size=1_500, store=table.store)
 
 
 def test_optimize(spark: SparkSession, tmp_path: Path) -> None:
@@ -113,6 +115,64 @@ def test_optimize(spark: SparkSession, tmp_path: Path) -> None:
         assert table.read() == sorted(table.ids)
         assert not [path for path in table.files("t/_accel/*") if "optimize" in path and "lock" not in path]
     assert reused == {1: 0, 6: 2, commit: outputs}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"target_file_size": 3_000}, {"z_order": ["name", "id"], "parts": 2}],
+    ids=["as they are", "a Z curve"],
+)
+def test_what_another_call_has_written_fits_or_goes(
+    spark: SparkSession, tmp_path: Path, given: dict[str, Any]
+) -> None:
+    def run(table: Table, **more: Any) -> accel.OptimizeReport:
+        return accel.spark.optimize(spark, "t", store=table.store, **{**given, **more})
+
+    whole = Table(tmp_path / "whole", indexed=False)
+    run(whole)
+    commit = next(at for at, what in enumerate(whole.store.steps) if what.startswith("move")) - 1
+    for name, more in (("same", {}), ("other", {"page_rows": 30}), ("other parts", {"parts": 3})):
+        if name == "other parts" and "parts" not in given:
+            continue
+        table = Table(tmp_path / name, indexed=False)
+        table.die(commit, lambda table=table: run(table), makes_the_last=False)
+        report = run(table, **more)
+        assert report.reused == (0 if more else report.files_after), name
+        assert report.files_after >= 2
+        table.check_readers(indexed=False)
+        if "z_order" not in given:
+            assert table.read() == table.ids
+        assert not [path for path in table.files("t/_accel/*") if "optimize" in path and "lock" not in path]
+
+
+@pytest.mark.parametrize(
+    ("step", "committed", "reused"), [(6, False, 2), (10, True, 0)], ids=["in a worker", "after the commit"]
+)
+def test_a_driver_that_is_really_killed(
+    spark: SparkSession, tmp_path: Path, step: int, committed: bool, reused: int
+) -> None:
+    """With its JVM, by SIGKILL. Its steps are those of `test_optimize`."""
+    table = Table(tmp_path, indexed=True)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
+    environment["PYTHONPATH"] = str(ROOT)
+    program = [sys.executable, str(Path(__file__).with_name("killed_driver.py"))]
+    ran = subprocess.run(
+        [*program, str(table.path), str(tmp_path / "state.json"), str(step)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        start_new_session=True,
+        check=False,
+    )
+    assert ran.returncode == -signal.SIGKILL, ran.stderr[-4000:]
+    table.store.arm(None)
+    table.check_readers(indexed=True)
+    report = optimize(spark, table)
+    assert (report.finished, report.reused) == (committed, reused)
+    table.check_readers(indexed=True)
+    assert table.read() == sorted(table.ids)
 
 
 def has_indexes(data: bytes) -> bool:

@@ -150,7 +150,7 @@ EXACT: list[tuple[str, Filter]] = [
     *_compared("b", ("X'80'", b"\x80"), ("X''", b"")),
     ("b IN (X'FF', X'61')", In(("b",), (b"\xff", b"a"))),
     *_compared(
-        "day", ("date'1582-10-15'", dt.date(1582, 10, 15)), ("date'1582-10-04'", dt.date(1582, 10, 4))
+        "day", ("date'1582-10-16'", dt.date(1582, 10, 16)), ("date'1582-10-04'", dt.date(1582, 10, 4))
     ),
     ("day IN (date'0001-01-01', date'9999-12-31')", In(("day",), (dt.date(1, 1, 1), dt.date(9999, 12, 31)))),
     *_compared("ntz", ("timestamp_ntz'1582-10-04 12:00:00'", _naive(1582, 10, 4, 12))),
@@ -256,6 +256,35 @@ def test_what_prunes_and_is_left_to_spark(folder: Path) -> None:
 def test_what_is_left_to_spark(folder: Path, given: Filter) -> None:
     columns = accel.scan(str(folder / "own.parquet")).schema
     assert translate(given, columns, accel.spark.spark_schema(columns)) == Translated(None, False)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        EqualTo(("day",), dt.date(1582, 10, 15)),
+        LessThan(("day",), dt.date(1582, 10, 15)),
+        In(("day",), (dt.date(1970, 1, 1), dt.date(1582, 10, 15))),
+        *(LessThan(("utc",), _aware(1582, 10, day, 23)) for day in (14, 15, 16)),
+    ],
+    ids=repr,
+)
+def test_what_may_be_a_day_that_java_leaves_out_is_left_to_spark(given: Filter) -> None:
+    columns = pa.schema([("day", pa.date32()), ("utc", pa.timestamp("us", "UTC"))])
+    assert translate(given, columns, accel.spark.spark_schema(columns)) == Translated(None, False)
+
+
+def test_days_that_java_leaves_out(spark: SparkSession, tmp_path: Path) -> None:
+    days = [dt.date(1582, 10, day) for day in (4, 5, 10, 14, 15, 16, 25)]
+    instants = [_aware(1582, 10, day.day, 12) for day in days]
+    table = pa.table({"day": pa.array(days), "utc": pa.array(instants, pa.timestamp("us", "UTC"))})
+    pq.write_table(table, tmp_path / "a.parquet")
+    pushing = spark.newSession()
+    accel.spark.register(pushing, pushdown=True)
+    for where, count in {
+        "day = date'1582-10-10'": 1,
+        "day < date'1582-10-10' AND utc < timestamp'1582-10-10 12:00:00'": 2,
+    }.items():
+        assert pushing.read.format("accel").load(str(tmp_path)).where(where).count() == count, where
 
 
 def test_text_of_another_collation_is_left_to_spark(folder: Path) -> None:

@@ -168,39 +168,50 @@ def test_files_that_spark_wrote(spark: SparkSession, tmp_path: Path, outputs: st
     assert sorted(selective.collect()) == sorted(own.where("id = 42 OR text = 'text 7'").collect())
 
 
-def test_int96_that_spark_wrote(spark: SparkSession, tmp_path: Path) -> None:
-    """INT96 has no zone in Arrow: the same instant, as a timestamp_ntz in UTC (the session's zone here)."""
-    moments = "timestamp_micros(id * 123456789 - 1000000001) as at"
-    folder = written_as(
-        spark, "INT96", tmp_path, spark.range(0, 50, numPartitions=1).selectExpr("id", moments)
-    )
-    ours = accel.spark.read(spark, folder)
-    assert ours.schema.simpleString() == "struct<id:bigint,at:timestamp_ntz>"
-    seen = ours.selectExpr("id", "cast(at as timestamp) as at").orderBy("id").collect()
-    assert seen == spark.read.parquet(folder).orderBy("id").collect()
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_int96_that_spark_wrote(spark: SparkSession, tmp_path: Path, zone: str) -> None:
+    """The same instants, at any depth, and under the session's zone the same answers; without a zone where asked for."""
+    columns = [
+        "id",
+        "timestamp_micros(id * 123456789 - 1000000001) as at",
+        "array(named_struct('at', if(id = 3, null, timestamp_seconds(id)))) as nested",
+    ]
+    folder = written_as(spark, "INT96", tmp_path, spark.range(0, 50, numPartitions=1).selectExpr(*columns))
+    accel.spark.register(spark)
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        own = spark.read.parquet(folder)
+        for ours in (accel.spark.read(spark, folder), spark.read.format("accel").load(folder)):
+            assert ours.schema == own.schema
+            for frame in (ours, ours.where("at > '1970-01-01 00:00:30' AND hour(at) < 20")):
+                alike = own if frame is ours else own.where("at > '1970-01-01 00:00:30' AND hour(at) < 20")
+                assert frame.orderBy("id").collect() == alike.orderBy("id").collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    local = accel.spark.read(spark, folder, columns=["at"], options=accel.Options(int96_unit="us"))
+    assert local.schema.simpleString() == "struct<at:timestamp_ntz>"
 
 
 def test_int96_beside_other_timestamps(spark: SparkSession, tmp_path: Path) -> None:
-    """A folder that was written under one setting and then another: as instants, which INT96 tells too."""
+    """A folder that was written under one setting and then another, whichever file comes first."""
     moments = "timestamp_micros(id * 123456789 - 1000000001) as at"
-    columns = ["id", moments, "array(named_struct('at', if(id = 3, null, timestamp_seconds(id)))) as held"]
+    columns = ["id", moments, "array(named_struct('at', if(id = 3, null, timestamp_seconds(id)))) as nested"]
     files = []
     for number, stored in enumerate(["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"]):
         data = spark.range(number * 9, number * 9 + 9, numPartitions=1).selectExpr(*columns)
         files += Path(written_as(spark, stored, tmp_path / stored, data)).glob("*.parquet")
-    schema = accel.scan(files[1]).schema
     own = spark.read.parquet(*map(str, files))
-    assert (
-        accel.spark.read(spark, files, schema=schema).orderBy("id").collect() == own.orderBy("id").collect()
-    )
+    for some in (files, [files[1], files[0], files[2]]):
+        found = accel.spark.read(spark, some)
+        assert found.schema == own.schema
+        assert found.orderBy("id").collect() == own.orderBy("id").collect()
     late = accel.spark.read(spark, files[1::-1], where="at > '1970-01-01 00:00:30'")
-    assert late.schema == own.schema
     assert (
         late.orderBy("id").collect()
         == own.where("at > '1970-01-01 00:00:30' AND id < 18").orderBy("id").collect()
     )
     with pytest.raises(accel.SchemaMismatchError, match="give schema= with a type that holds both"):
-        accel.spark.read(spark, files)
+        accel.spark.read(spark, files, options=accel.Options(int96_unit="us"))
 
 
 def test_int96_beyond_nanoseconds(spark: SparkSession, tmp_path: Path) -> None:
@@ -215,7 +226,7 @@ def test_int96_beyond_nanoseconds(spark: SparkSession, tmp_path: Path) -> None:
     files = [(str(path),) for path in Path(folder).glob("*.parquet")]
     paths = spark.createDataFrame(files, "path string")
     for seen in (ours, paths.mapInArrow(accel.scan, ours.schema)):
-        assert seen.selectExpr("id", "cast(at as timestamp) as at").orderBy("id").collect() == own
+        assert seen.orderBy("id").collect() == own
     nanos = accel.Options(int96_unit=accel.Int96Unit.NS)
     with pytest.raises(
         Exception, match=r"stored as INT96, does not fit in timestamp\[ns\] .*int96_unit=.us."

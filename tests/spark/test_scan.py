@@ -303,3 +303,14 @@ SECRET = {"secret_access_key": "x"}
 )
 def test_what_executors_get(keywords: dict[str, object], sent: dict[str, object]) -> None:
     assert for_executors(keywords) == sent
+
+
+def test_tasks_of_a_python_worker_share_a_cache_with_a_directory(tmp_path: Path) -> None:
+    """The settings of one travel, and what is unpickled by one task is found by the next."""
+    sent = pickle.dumps(for_executors({"cache": accel.Cache(disk=tmp_path, memory=1 << 20)}))
+    first, second = (pickle.loads(sent)["cache"] for _ in range(2))
+    assert first is second
+    assert (first.disk, first.memory) == (str(tmp_path), 1 << 20)
+    assert (
+        pickle.loads(pickle.dumps(for_executors({"cache": accel.Cache(disk=tmp_path)})))["cache"] is not first
+    )

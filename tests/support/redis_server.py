@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+from collections.abc import Mapping
 from typing import Self
 
 from tests.support.programs import Program
@@ -24,11 +25,20 @@ class RedisServer:
     binary : str
         What `find_redis` returned.
     password : str
+    settings : mapping, optional
+        More settings of its configuration file.
     """
 
-    def __init__(self, binary: str, *, password: str = "redis-test-password") -> None:
+    def __init__(
+        self,
+        binary: str,
+        *,
+        password: str = "redis-test-password",
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self._binary = binary
         self.password = password
+        self._settings = settings or {}
         self.port = 0
         self._running: Program | None = None
 
@@ -54,7 +64,11 @@ class RedisServer:
             quiet = {"save": "", "appendonly": "no", "daemonize": "no", "enable-debug-command": "yes"}
             return [
                 self._binary,
-                *(part for name, value in {**options, **quiet}.items() for part in (f"--{name}", str(value))),
+                *(
+                    part
+                    for name, value in {**options, **quiet, **self._settings}.items()
+                    for part in (f"--{name}", str(value))
+                ),
             ]
 
         self._running = Program.start(command, lambda _: self.ask("PING"))

@@ -6,12 +6,12 @@ change on none is made any more, as if a machine had gone with all of its proces
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import json
 import os
 import signal
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -71,17 +71,17 @@ class StepStore(FileStore):
 
     async def _change(self, what: str, make: Callable[[], Awaitable[None]]) -> None:
         with self._locked() as state:
-            if state["dead"]:
-                raise Killed
-            dies = len(state["steps"]) == state["dies_at"]
-            state["steps"].append(what)
-            state["dead"] = dies
-        if not dies or state["makes_the_last"]:
+            dead, dies = state["dead"], len(state["steps"]) == state["dies_at"]
+            if not dead:
+                state["steps"].append(what)
+                state["dead"] = dies
+        if not dead and (not dies or state["makes_the_last"]):
             await make()
-        if dies:
+        if dies and state["group"] is not None:
+            os.killpg(state["group"], signal.SIGKILL)
+        if dead or dies:
             if state["group"] is not None:
-                os.killpg(state["group"], signal.SIGKILL)
-                time.sleep(60)
+                await asyncio.sleep(60)  # until the signal comes
             raise Killed
 
     def _write(self, path: str, body: bytearray, if_match: str | None, if_absent: bool) -> None:

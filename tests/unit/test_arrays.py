@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accel import arrays
+from accel.errors import MemoryLimitError
 
 FLAGS = st.lists(st.one_of(st.none(), st.booleans()), max_size=40)
 
@@ -61,6 +62,12 @@ def test_bytes(kind: pa.DataType, values: list[bytes]) -> None:
     array = arrays.bytes_array(values, kind)
     array.validate(full=True)
     assert array.equals(pa.array([v if "binary" in str(kind) else v.decode() for v in values], kind))
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary()], ids=str)
+def test_more_bytes_than_offsets_reach_are_refused(kind: pa.DataType) -> None:
+    with pytest.raises(MemoryLimitError, match="2147483648 bytes"):
+        arrays.bytes_array([b"x" * (1 << 20)] * 2048, kind)
 
 
 @pytest.mark.parametrize(

@@ -299,9 +299,9 @@ def test_a_scan_goes_on_without_a_server_that_is_down(store: DictStore, postgres
             assert found == expected
             assert metrics.indexes_ignored == 1
             assert "is not used" in metrics.warnings[0]
-        with pytest.raises(accel.StoreError, match="the database failed"):
+        with pytest.raises(accel.StoreError, match="PostgreSQL failed"):
             rows(store, "k = 203", index=index, options=accel.Options(strict=True))
-        with pytest.raises(accel.StoreError, match="the database failed"):
+        with pytest.raises(accel.StoreError, match="PostgreSQL failed"):
             accel.refresh_index(index, store=store)
 
 
@@ -468,7 +468,7 @@ def test_the_password_is_shown_nowhere(store: DictStore, postgres: Postgres) -> 
         heard.listen(lambda start=start: accel.build_index("t/", to=f"{start}{password}@h/db", store=store))
     heard.listen(lambda: scanned(f"postgresql://h/db?password={quote(password, safe='')}&port=x", **strict))
     everything = "\n".join(heard.texts)
-    assert "the database failed" in everything
+    assert "PostgreSQL failed" in everything
     assert len(heard.texts) > 100
     secret = password.split("/")[1].split("@")[0]
     assert len(secret) == 16

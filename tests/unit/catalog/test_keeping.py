@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -10,9 +13,12 @@ import pyarrow as pa
 import pytest
 
 import accel
+from accel.catalog import building, describer
+from accel.catalog.shares import commit_shares, describe_shares, plan_shares
 from accel.ranges import ByteRange, Suffix
 from accel.store.range_store import Payload
-from accel.testing import DictStore, RecordingStore, write_file
+from accel.testing import Attempt, DictStore, FaultStore, RecordingStore, Status, write_file
+from accel.testing.stores import StoreWrapper
 
 
 def file(first: int, rows: int = 10) -> bytes:
@@ -52,6 +58,20 @@ def test_an_index_is_of_one_directory() -> None:
     with pytest.raises(accel.StoreError, match="covers t/, not u/"):
         accel.build_index("u/", to="index/", store=store)
     assert accel.build_index("t", to="index", store=store).unchanged == 3
+
+
+@pytest.mark.parametrize("to", ["t/", "t", "t/index", "t/part=1/index"])
+def test_an_index_among_the_files_is_refused(to: str) -> None:
+    store = three()
+    before = sorted(store.objects)
+    with pytest.raises(accel.StoreError, match="share a directory"):
+        accel.build_index("t/", to=to, store=store)
+    scan = accel.scan("t/", "x = 3", index=to, learn=True, store=store, cache=None)
+    with pytest.warns(UserWarning, match="there is no index|did not learn"), scan:
+        assert scan.to_table().num_rows == 1
+    assert sorted(store.objects) == before
+    accel.build_index("t/", to="t/a/_b/index", store=store)
+    assert numbers("t/", store=store) == list(range(30))
 
 
 def test_columns_are_a_sequence_of_names() -> None:
@@ -199,6 +219,73 @@ def test_a_replaced_file_that_cannot_be_read_is_dropped() -> None:
     assert accel.refresh_index("t/_accel", store=store).removed == 0
 
 
+@pytest.mark.parametrize("read", ["footers", "values"])
+def test_a_store_that_refuses_a_read_is_told_by_its_own_error(read: str) -> None:
+    def refuse(attempt: Attempt) -> Status | None:
+        of_values = isinstance(attempt.want, ByteRange) and attempt.want.start == 4
+        return Status(403) if attempt.path == "t/1.parquet" and (read == "footers" or of_values) else None
+
+    # What the first read does not bring is read by ranges.
+    options = accel.Options(tail_hint=8)
+    store = FaultStore(three(), refuse)
+    with pytest.raises(accel.StoreError, match="answered 403"):
+        accel.build_index("t/", to=f"memory://{read}", indexes={"x": "keys"}, store=store, options=options)
+    assert any(refuse(attempt) for attempt in store.attempts)
+
+
+def test_files_whose_names_are_no_text_are_read_without_the_index(tmp_path: Path) -> None:
+    for at, name in enumerate((b"a.parquet", b"b\xff.parquet", b"c.parquet")):
+        with open(os.path.join(os.fsencode(tmp_path), name), "wb") as target:
+            target.write(file(10 * at))
+    report = accel.build_index(tmp_path)
+    assert report.files == 2
+    assert report.skipped == {r"b\udcff.parquet": "its name is no UTF-8"}
+    assert numbers(str(tmp_path), "x IN (3, 13, 23)") == [3, 13, 23]
+    learning = accel.scan(tmp_path, "x IN (3, 13, 23)", index="memory://names", learn=True)
+    assert learning.to_table().num_rows == 3
+    learning.close()
+    assert (learning.metrics.catalog_learned, learning.metrics.learning_failures) == (2, 0)
+
+
+@pytest.mark.parametrize("source", ["u/", "u/*/t/0.parquet", "u/**"])
+def test_an_index_of_a_part_of_the_source_does_not_list_it(source: str) -> None:
+    store = three()
+    for path, data in list(store.objects.items()):
+        store.put(f"u/{path}", data)
+        store.put(f"u/v/{path}", data)
+    accel.build_index("u/v/", to="index", store=store)
+    given: dict[str, Any] = {"store": store, "index": "index", "cache": None}
+    assert numbers(source, **given) == numbers(source, store=store)
+    with pytest.raises(accel.StoreError, match="lists files below u/v/ only"):
+        numbers(source, listing="index", **given)
+    for inside in ("u/v/", "u/v/t/", "u/v/*/0.parquet", "u/v/t/1.parquet"):
+        assert numbers(inside, listing="index", **given) == numbers(inside, store=store)
+
+
+@pytest.mark.parametrize("verb", ["build", "shares", "refresh"])
+def test_segments_end_where_they_have_much_metadata(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(describer, "_BLOCK", 2)
+    monkeypatch.setattr(describer, "_MOST_TABLE_BYTES", 500)
+    store = DictStore({f"t/{at}.parquet": file(10 * at) for at in range(9 if verb != "refresh" else 1)})
+    if verb == "shares":
+        shares = plan_shares("t/", shares=2, store=store)
+        described = pa.Table.from_batches(describe_shares(shares.to_batches(), index="t/_accel", store=store))
+        assert set(described["share"].to_pylist()) == {0, 1}
+        report = commit_shares("t/_accel", described, store=store)
+    else:
+        report = accel.build_index("t/", store=store)
+        for at in range(9):
+            store.put(f"t/{at}.parquet", file(10 * at))
+        report = accel.refresh_index("t/_accel", store=store) if verb == "refresh" else report
+    assert report.files == 9
+    assert report.segments > 2
+    given: dict[str, Any] = {"store": store, "index": "t/_accel", "listing": "index", "cache": None}
+    assert numbers("t/", "x >= 25", **given) == list(range(25, 90))
+    monkeypatch.setattr(building, "_MERGED_BYTES", 10_000)
+    assert 1 < accel.compact_index("t/_accel", store=store).segments < report.segments
+    assert numbers("t/", "x >= 25", **given) == list(range(25, 90))
+
+
 def test_reports_add_up() -> None:
     store = three()
     first = accel.build_index("t/", store=store)
@@ -262,11 +349,80 @@ def test_vacuum_leaves_what_a_builder_may_be_about_to_name(tmp_path: Path) -> No
     index = tmp_path / "t" / "_accel"
     before = {path.name for path in index.iterdir()}
     young, old, older = (_object_name("files", age) for age in (60, 3700, 90_000))
-    # A builder that was killed while it wrote leaves a hidden file.
-    parts = [f".{name}.0123456789abcdef.part" for name in (young, older)]
-    for name in (young, old, older, *parts):
+    for name in (young, old, older):
         (index / name).write_bytes(b"whatever")
-    assert set(accel.vacuum_index(index).deleted) == {older, parts[1]}
+    assert accel.vacuum_index(index).deleted == (older,)
     assert accel.vacuum_index(index, grace=0).deleted == (old,)
-    assert {path.name for path in index.iterdir()} == {*before, young, parts[0]}
+    assert {path.name for path in index.iterdir()} == {*before, young}
     assert accel.scan(tmp_path / "t", "x = 2", index=index, listing="index").to_table().num_rows == 1
+
+
+def test_what_a_builder_that_was_killed_was_writing_goes(tmp_path: Path) -> None:
+    """The head, or an object, in a hidden file beside it: by vacuum after the grace time, by the next builder after an hour."""
+    (tmp_path / "t").mkdir()
+    accel.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "t" / "1.parquet")
+    accel.build_index(tmp_path / "t")
+    index = tmp_path / "t" / "_accel"
+    before = {path.name for path in index.iterdir()}
+    ages = {"young": 60, "old": 3700, "older": 90_000}
+    parts = {
+        f".{name}.{at:016x}.part": age
+        for name in ("head", _object_name("files", 0))
+        for at, age in enumerate(ages.values())
+    }
+    others = (".mine.part", ".head.0123456789abcdef.part.txt", "head.0123456789abcdef.part")
+
+    def leave() -> None:
+        for name, age in {**parts, **dict.fromkeys(others, 90_000)}.items():
+            (index / name).write_bytes(b"whatever")
+            os.utime(index / name, (time.time() - age,) * 2)
+
+    def left() -> set[str]:
+        return {path.name for path in index.iterdir()} - before - set(others)
+
+    leave()
+    assert set(accel.vacuum_index(index).deleted) == {name for name, age in parts.items() if age == 90_000}
+    assert left() == {name for name, age in parts.items() if age < 90_000}
+    accel.refresh_index(index)
+    assert left() == {name for name, age in parts.items() if age == 60}
+    leave()
+    accel.vacuum_index(index, grace=0)
+    assert left() == {name for name, age in parts.items() if age == 60}
+    assert all((index / name).exists() for name in others)
+    assert accel.scan(tmp_path / "t", "x = 2", index=index, listing="index").to_table().num_rows == 1
+
+
+class _Hanging(StoreWrapper):
+    """Answers no request for files from a number on."""
+
+    def __init__(self, inner: DictStore, first: str) -> None:
+        super().__init__(inner)
+        self._first = first
+
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+        if path >= self._first:
+            await asyncio.sleep(60)
+        return await self.inner.read(path, want, if_match=if_match)
+
+
+def test_a_build_that_fails_leaves_no_request_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of the next block are being opened when one block fails: that ends with it, and not when somebody collects garbage."""
+    monkeypatch.setattr("accel.catalog.describer._BLOCK", 2)
+    files = {f"t/{at}.parquet": file(at) for at in range(6)}
+    recorded = RecordingStore(_Hanging(DictStore(files), "t/2.parquet"))
+    gc.collect()
+    gc.disable()
+    try:
+
+        def progress(done: int, total: int) -> None:
+            raise RuntimeError(f"{done} of {total}")
+
+        with pytest.raises(RuntimeError, match="2 of 6") as held:
+            accel.build_index("t/", to="memory://fails", store=recorded, progress=progress)
+        # The error holds the frames, so that nothing is closed because it is collected.
+        assert held.value.__traceback__ is not None
+        begun = {call.path: call.error for call in recorded.calls if call.path >= "t/2.parquet"}
+        assert begun == {"t/2.parquet": "CancelledError", "t/3.parquet": "CancelledError"}
+        assert recorded.in_flight == 0
+    finally:
+        gc.enable()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -381,3 +383,56 @@ def test_pages_of_a_file_whose_page_indexes_are_too_long_for_an_index() -> None:
         rows, dropped = asked(store, f"a = {value}")
         assert len(rows) == 1
         assert dropped["keys a"]["rows"] == 750
+
+
+def test_zeros_of_either_sign_are_one_value_of_a_merge() -> None:
+    store = DictStore({"t/a.parquet": write_file(pa.table({"x": [1.5, 2.0]}))})
+    accel.build_index("t/", indexes={"x": ["distinct", "keys"]}, store=store)
+    store.put("t/b.parquet", write_file(pa.table({"x": [0.0, -0.0, 3.0]})))
+    accel.refresh_index("t/_accel", store=store)
+    assert accel.compact_index("t/_accel", store=store).segments == 1
+    assert verify_index("t/_accel", store=store).is_empty
+    for where in ("x = 0", "x = -0.0", "x <= 0"):
+        found = accel.scan("t/", where, store=store, index="t/_accel", cache=None).to_table()
+        assert [repr(value) for value in found.column("x").to_pylist()] == ["0.0", "-0.0"]
+
+
+@pytest.mark.parametrize("kind", ["keys", "distinct"])
+@pytest.mark.parametrize(
+    ("type", "values", "where"),
+    [
+        (pa.float16(), [-0.0, 1.5, None], "a IN (0.0, 7, NULL)"),
+        (pa.decimal32(7, 2), [decimal.Decimal("1.25"), decimal.Decimal("-3.10"), None], "a = 1.25"),
+        (pa.decimal64(15, 3), [decimal.Decimal("-3.1"), decimal.Decimal("1.255"), None], "a = -3.1"),
+        (pa.string_view(), ["x", "a longer text than a view has room for", None], "a = 'x'"),
+        (pa.binary_view(), [b"x", b"\xff" * 70, None], "a = 'x'"),
+    ],
+    ids=str,
+)
+def test_types_that_pyarrow_does_not_sort(
+    kind: str, type: pa.DataType, values: list[Any], where: str
+) -> None:
+    taken = [np.float16(one) if one is not None and pa.types.is_float16(type) else one for one in values]
+    store = directory(*(pa.table({"a": pa.array(some, type)}) for some in (taken, taken[1:], taken[1:])))
+    accel.build_index("t/", indexes={"a": kind}, columns=[], store=store)
+    rows, dropped = asked(store, where)
+    assert rows
+    assert dropped[f"{kind} a"]["files"] == 2
+    assert verify_index(INDEX, store=store).is_empty
+
+
+def test_a_file_with_more_text_than_an_array_holds_is_not_covered(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = directory(*NUMBERS)
+    joined = pa.concat_arrays
+
+    def concat_arrays(arrays: list[pa.Array]) -> pa.Array:
+        if arrays[0][0].as_py() == "text 2":
+            raise pa.ArrowInvalid("offset overflow while concatenating arrays")
+        return joined(arrays)
+
+    monkeypatch.setattr(pa, "concat_arrays", concat_arrays)
+    accel.build_index("t/", indexes={"s": "ngram"}, columns=[], store=store)
+    monkeypatch.undo()
+    rows, dropped = asked(store, "s LIKE '%ext 3%'")
+    assert len(rows) == 40
+    assert dropped["ngram s"]["files"] == 1

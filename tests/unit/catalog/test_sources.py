@@ -249,3 +249,53 @@ def test_a_question_imports_neither_pandas_nor_all_of_arrow_compute(tmp_path: Pa
         check=True,
     )
     assert done.stdout.split("\n")[0] == "[1, 1, 1, 1] []"
+
+
+@pytest.mark.parametrize(
+    ("where", "without", "with_index"),
+    [
+        ("x = 1", accel.SchemaMismatchError, [1]),
+        ("x = 11", accel.SchemaMismatchError, accel.SchemaMismatchError),
+        ("x > 0", accel.SchemaMismatchError, accel.SchemaMismatchError),
+        ("k = 1 AND x < 3", [1, 2], [1, 2]),
+        ("k = 2", accel.SchemaMismatchError, accel.SchemaMismatchError),
+        # Types that cannot be compared rule nothing out, by whatever table.
+        ("s = 1", accel.SchemaMismatchError, accel.SchemaMismatchError),
+        ("s = 1 AND x < 5", accel.SchemaMismatchError, [1]),
+        # A count of nulls does under any.
+        ("s IS NULL", accel.SchemaMismatchError, []),
+    ],
+)
+def test_types_that_do_not_fit_are_those_of_files_that_are_not_ruled_out(
+    tmp_path: Path, where: str, without: Any, with_index: Any
+) -> None:
+    """A file that the index rules out is not opened, as a dataset of pyarrow opens none that its statistics rule out."""
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+    for name, columns in (
+        ("k=1", {"x": [1, 2, 3], "s": [1, 2, 3]}),
+        ("k=2", {"x": [11, 12], "s": ["a", "b"]}),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.parquet").write_bytes(write_file(pa.table(columns)))
+
+    def found(index: str | None, listing: str = "store") -> Any:
+        scan = accel.scan(tmp_path, where, cache=None, index=index, listing=listing)
+        try:
+            return scan.to_table().column("x").to_pylist()
+        except accel.AccelError as error:
+            return type(error)
+
+    index = str(tmp_path / "_accel")
+    accel.build_index(tmp_path, indexes={"s": ["keys", "bloom", "distinct", "zonemap"], "x": "keys"})
+    assert found(None) == without
+    assert found(index) == found(index, "index") == with_index
+    asked = {"x = 1": pc.field("x") == 1, "x = 11": pc.field("x") == 11, "s = 1": pc.field("s") == 1}
+    if where in asked:
+        dataset = ds.dataset(tmp_path, partitioning="hive", exclude_invalid_files=False)
+        try:
+            rows: Any = dataset.to_table(filter=asked[where]).column("x").to_pylist()
+        except pa.ArrowException:
+            rows = accel.SchemaMismatchError
+        assert rows == with_index

@@ -249,7 +249,7 @@ def test_a_predicate_that_does_not_parse_is_shown(source: str, capsys: pytest.Ca
         (["explain", "{source}", "-w", "nope = 1"], 2, "'nope'"),
         (["embed", "{source}", "{tmp}/x.parquet", "-i", "nope=distinct"], 2, "nope"),
         (["scan", "{source}", "-w", "id = 'x'"], 2, "accel: error: "),
-        (["scan", "ftp://host/x.parquet"], 1, "no store is known for ftp://"),
+        (["scan", "ftp://host/x.parquet"], 1, "accel has no store for ftp://"),
         (["scan", "{source}", "-o", "{tmp}/x.unknown"], 2, "which format is"),
         (["scan", "{source}", "-o", "{tmp}/none/x.csv"], 1, "none/x.csv: No such file or directory"),
         (["scan", "{source}", "-o", "s3://b/x.csv"], 2, "-o writes to this machine: 's3://b/x.csv' is a URL"),
@@ -259,6 +259,9 @@ def test_a_predicate_that_does_not_parse_is_shown(source: str, capsys: pytest.Ca
         (["scan", "{source}", "-a", "id=median"], 2, "no aggregate 'median'"),
         (["scan", "{source}", "-a", "id=max", "--count"], 2, "--count goes with no --aggregate"),
         (["inspect", "{tmp}/none.parquet"], 1, "there is no such file"),
+        (["index", "inspect", "{tmp}/i"], 1, "{tmp}/i/: there is no index (accel index build builds one)"),
+        (["index", "refresh", "{tmp}/i"], 1, "{tmp}/i/: there is no index (accel index build builds one)"),
+        (["index", "inspect", "sqlite://{tmp}/i.db"], 1, "i.db: there is no such file, and so no index"),
         (["explain", "{source}", "-w", "id ="], 2, "  id =\n"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -279,6 +282,15 @@ def test_errors(
     assert "Traceback" not in err
     assert out == ""
     assert os.listdir(tmp_path) == []
+
+
+def test_a_warning_of_a_scan_is_printed_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "flights").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "flights" / f"{name}.parquet").write_bytes(write_file(flights(), Layout()))
+    for command in (["scan", "--count"], ["explain"], ["explain", "--analyze"]):
+        assert main([*command, str(tmp_path / "flights"), "--index", str(tmp_path / "none")]) == 0
+        assert capsys.readouterr().err == f"accel: warning: there is no index at {tmp_path}/none/\n"
 
 
 def test_debug_adds_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:

@@ -170,6 +170,90 @@ def test_columns_of_all_files_stay(tmp_path: Path) -> None:
     assert after.to_pylist() == [{"a": 2**40, "b": "x"}, {"a": 2, "b": None}, {"a": 1, "b": None}]
 
 
+def _struct(**fields: pa.DataType) -> pa.StructType:
+    return pa.struct([pa.field(name, kind) for name, kind in fields.items()])
+
+
+A, AB, C = _struct(a=pa.int32()), _struct(a=pa.int64(), b=pa.string()), _struct(c=pa.bool_())
+ALL = _struct(a=pa.int64(), b=pa.string(), c=pa.bool_())
+
+
+@pytest.mark.parametrize(
+    ("kinds", "whole", "values", "expected"),
+    [
+        (
+            [A, AB, C],
+            ALL,
+            [{"a": 1}, {"a": 2, "b": "two"}, {"c": True}],
+            [
+                {"a": 1, "b": None, "c": None},
+                {"a": 2, "b": "two", "c": None},
+                {"a": None, "b": None, "c": True},
+            ],
+        ),
+        (
+            [pa.list_(A), pa.list_(AB)],
+            pa.list_(AB),
+            [[{"a": 1}], [{"a": 2, "b": "two"}]],
+            [[{"a": 1, "b": None}], [{"a": 2, "b": "two"}]],
+        ),
+        (
+            [pa.list_(A), pa.large_list(C)],
+            pa.large_list(_struct(a=pa.int32(), c=pa.bool_())),
+            [[{"a": 1}], [{"c": True}]],
+            [[{"a": 1, "c": None}], [{"a": None, "c": True}]],
+        ),
+        (
+            [pa.map_(pa.string(), A), pa.map_(pa.string(), AB)],
+            pa.map_(pa.string(), AB),
+            [[("k", {"a": 1})], [("k", {"a": 2, "b": "two"})]],
+            [[("k", {"a": 1, "b": None})], [("k", {"a": 2, "b": "two"})]],
+        ),
+        (
+            [_struct(o=A), _struct(o=AB, p=pa.int8())],
+            _struct(o=AB, p=pa.int8()),
+            [{"o": {"a": 1}}, {"o": {"a": 2, "b": "two"}, "p": 3}],
+            [{"o": {"a": 1, "b": None}, "p": None}, {"o": {"a": 2, "b": "two"}, "p": 3}],
+        ),
+    ],
+    ids=["structs", "lists", "lists of other offsets", "maps", "structs in structs"],
+)
+@pytest.mark.parametrize("later_first", [False, True])
+def test_fields_of_structs_in_all_files_stay(
+    tmp_path: Path,
+    kinds: list[pa.DataType],
+    whole: pa.DataType,
+    values: list[Any],
+    expected: list[Any],
+    later_first: bool,
+) -> None:
+    for number, (kind, value) in enumerate(zip(kinds, values, strict=True)):
+        name = f"{9 - number if later_first else number}.parquet"
+        pq.write_table(pa.table({"id": [number], "o": pa.array([value], kind)}), tmp_path / name)
+    accel.optimize(tmp_path, sort_by="id")
+    found = accel.scan(str(tmp_path)).to_table()
+    assert found["o"].to_pylist() == expected or later_first
+    assert _leaves(found.schema.field("o").type) == _leaves(whole)
+    assert [_without_nulls(one) for one in found["o"].to_pylist()] == [_without_nulls(one) for one in values]
+
+
+def _leaves(kind: pa.DataType, name: str = "") -> set[tuple[str, str]]:
+    """The leaves of a type, by the names of the fields of structs that they are in."""
+    if not kind.num_fields:
+        return {(name, str(kind))}
+    below = [kind.field(at) for at in range(kind.num_fields)]
+    inside = [
+        f"{name}.{one.name}" if pa.types.is_struct(kind) else f"{name}[{at}]" for at, one in enumerate(below)
+    ]
+    return {leaf for one, place in zip(below, inside, strict=True) for leaf in _leaves(one.type, place)}
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list | tuple) else value
+
+
 def test_files_that_do_not_go_together_stay(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "0.parquet")
     pq.write_table(pa.table({"a": ["x"]}), tmp_path / "1.parquet")

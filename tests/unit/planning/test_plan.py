@@ -204,7 +204,7 @@ def test_of_a_source_that_was_listed_before_it_is_told_that_it_is_read_early() -
     store = RecordingStore(DictStore({f"d/{i}": write_file(TABLE, LAYOUTS["plain"]) for i in range(2)}))
     scan = accel.scan("d/", "key < 300", columns=["key"], store=store, cache=accel.Cache())
     (note,) = scan.explain().notes
-    assert note.startswith("the source was listed before: a scan reads what it held then")
+    assert note.startswith("the source was listed before: a scan reads the files of that listing")
     store.clear()
     assert scan.to_table().num_rows == 200
     assert store.depth == scan.metrics.round_trips == 1

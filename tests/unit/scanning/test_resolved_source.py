@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import datetime
+import io
 import threading
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import accel
 from accel.errors import ColumnNotFoundError, SchemaMismatchError
 from accel.predicate import bind as module
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
+
+UTC, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
 
 
 def ints(**columns: list[Any]) -> bytes:
@@ -22,6 +26,33 @@ def ints(**columns: list[Any]) -> bytes:
 
 def read(store: object, source: Any, where: Any = None, **keywords: Any) -> list[dict[str, Any]]:
     return accel.scan(source, where, store=store, cache=None, **keywords).to_table().to_pylist()
+
+
+INSTANTS = [datetime.datetime(2013, 1, 2, 3, 4, 5, 6), None, datetime.datetime(9999, 12, 31)]
+
+
+def stamped(unit: str, zone: str | None = None, *, int96: bool) -> bytes:
+    """A file of timestamps, in a struct too."""
+    kind = pa.timestamp(unit, zone)
+    at = pa.array(INSTANTS, kind)
+    data = pa.table({"at": at, "s": pa.StructArray.from_arrays([at], fields=[pa.field("at", kind)])})
+    sink = io.BytesIO()
+    pq.write_table(data, sink, use_deprecated_int96_timestamps=int96)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("first", ["int96", "micros"])
+def test_int96_as_instants(first: str) -> None:
+    """Beside files that have them as instants, whichever is first; timestamps that are none keep their type."""
+    files = {"int96": stamped("us", int96=True), "micros": stamped("us", "UTC", int96=False)}
+    order = [first, *(name for name in files if name != first)]
+    store = DictStore({f"t/{number}.parquet": files[name] for number, name in enumerate(order)})
+    options = accel.Options(int96_unit="us_utc")
+    scan = accel.scan("t/", "s.at = '2013-01-02T03:04:05.000006'", store=store, cache=None, options=options)
+    assert scan.schema == pa.schema([("at", UTC), ("s", pa.struct([("at", UTC)]))])
+    assert scan.to_table()["at"].to_pylist() == [INSTANTS[0].replace(tzinfo=datetime.UTC)] * 2
+    local = DictStore({"f.parquet": stamped("us", int96=False)})
+    assert accel.scan("f.parquet", store=local, cache=None, options=options).schema.field("at").type == LOCAL
 
 
 # -- partitions ----------------------------------------------------------------------------------

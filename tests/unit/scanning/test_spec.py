@@ -645,7 +645,7 @@ def test_a_column_may_be_called_where() -> None:
 @pytest.mark.parametrize(
     ("url", "text"),
     [
-        ("s4://bucket/x.parquet", "no store is known for s4://"),
+        ("s4://bucket/x.parquet", "accel has no store for s4://"),
         ("s3:///x.parquet", "the URL names no bucket or host"),
         ("s3://key:secret@bucket/x.parquet", "credentials in a URL are not taken"),
         ("memory://x.parquet", "a memory:// URL names no store by itself"),
