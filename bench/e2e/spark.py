@@ -84,8 +84,10 @@ def main() -> None:
 
 def _write(path: Path, measured: Sequence[Measured], figures: Sequence[Figure]) -> None:
     """Write the numbers of the cases so far."""
-    numbers = {"measured": measured, "figures": figures}
-    document = {name: [dataclasses.asdict(one) for one in rows] for name, rows in numbers.items()}
+    document = {
+        "measured": [dataclasses.asdict(one) for one in measured],
+        "figures": [dataclasses.asdict(one) for one in figures],
+    }
     path.write_text(json.dumps(document, indent=1))
 
 

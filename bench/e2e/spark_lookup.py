@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import accel
-from bench.e2e.spark_measuring import SPARK, Bench, Found, Side, ratio
+from bench.e2e.figures import Figure
+from bench.e2e.spark_measuring import SPARK, Bench, Found, Measured, Side, ratio
 from bench.network import BUCKET, Network
 
 __all__ = ["lookup_join"]
@@ -60,7 +61,8 @@ def lookup_join(bench: Bench) -> Found:
     rows = files * 100_000
     put_table(bench.network, rows=rows, files=files)
     own = bench.spark.read.parquet(f"s3a://{BUCKET}/{_FOLDER}")
-    measured, figures = [], []
+    measured: list[Measured] = []
+    figures: list[Figure] = []
     for kind in ("in runs", "anywhere"):
         ids = keys_of(kind, keys=keys, rows=rows)
         df = bench.spark.createDataFrame(pa.table({"id": ids, "asked": np.arange(len(ids))})).cache()

@@ -82,7 +82,6 @@ class Bench:
         rows: Callable[[Any], int] = len,
         times: int | None = None,
         unmeasured: int = UNMEASURED,
-        uncompared: str = "",
     ) -> dict[str, Measured]:
         """Ask all sides in turn.
 
@@ -96,8 +95,6 @@ class Bench:
             The rows of what is compared.
         times : int, optional
             The turns that count, after those that are `unmeasured`.
-        uncompared : str
-            A side that answers something else.
 
         Raises
         ------
@@ -117,8 +114,7 @@ class Bench:
                 answer = sides[name](turn + unmeasured)
                 took = last[name] = time.perf_counter() - started
                 traffic = self.network.end()
-                if name != uncompared:
-                    answers[name] = of(answer)
+                answers[name] = of(answer)
                 if turn >= 0:
                     seconds[name].append(took)
                     passed[name].append(traffic)

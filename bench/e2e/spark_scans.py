@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,15 @@ _COUNTS = [f"count({name})" for name in _NAMES] + ["sum(key)", "sum(amount)", "m
 
 def _counted(frame: Any) -> tuple[object, ...]:
     return tuple(frame.selectExpr(*_COUNTS).collect()[0])
+
+
+def _brought(frame: Any) -> pa.Table:
+    return frame.toArrow()
+
+
+def _after(make: Callable[[], Any], use: Callable[[Any], Any]) -> Side:
+    """Return a side that makes its DataFrame and uses it."""
+    return lambda _: use(make())
 
 
 def _frames(bench: Bench, folder: str, **options: str) -> dict[str, Any]:
@@ -61,9 +70,9 @@ def full_scan(bench: Bench) -> Found:
         _READ: lambda _: frames[_READ](columns=[]).count(),
     }
     counted = bench.by_turns(f"{size}: count()", counts, rows=int)
-    columns: dict[str, Side] = {name: lambda _, make=make: _counted(make()) for name, make in frames.items()}
+    columns = {name: _after(make, _counted) for name, make in frames.items()}
     scanned = bench.by_turns(f"{size}: every column counted", columns, rows=lambda found: found[0])
-    arrow: dict[str, Side] = {name: lambda _, make=make: make().toArrow() for name, make in frames.items()}
+    arrow = {name: _after(make, _brought) for name, make in frames.items()}
     with tempfile.TemporaryDirectory() as scratch:
         put_at_hand(
             Path(scratch, FLOOR), [frames[SPARK]().toArrow().slice(at * rows, rows) for at in range(files)]
@@ -90,7 +99,7 @@ def small_files(bench: Bench) -> Found:
     count = bench.size(5_000, least=60)
     folder = upload_folder(bench.network, generated.files(count, 500), f"small-{count}")
     frames = _frames(bench, folder)
-    sides: dict[str, Side] = {name: lambda _, make=make: _counted(make()) for name, make in frames.items()}
+    sides = {name: _after(make, _counted) for name, make in frames.items()}
     found = bench.by_turns(
         f"{count:,} small files, every column counted",
         sides,

@@ -63,7 +63,7 @@ def make_session(
         "connection.ssl.enabled": str(endpoint.url.startswith("https:")).lower(),
         "input.stream.type": stream,
     }
-    every = {
+    every: dict[str, Any] = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraClassPath": f"{jars}/*",
         "spark.driver.host": "127.0.0.1",
