@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -211,6 +212,17 @@ def plan_by_workers(spark: SparkSession, options: dict[str, str], folder: str) -
     return int(frame.count())
 
 
+def read_slowly(spark: SparkSession, options: dict[str, str]) -> list[int]:
+    frame = _read(spark, options).select("id").mapInArrow(_slowly, "id long")
+    return sorted(row.id for row in frame.collect())
+
+
+def _slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        time.sleep(2)
+        yield batch
+
+
 # -- the tests ----------------------------------------------------------------------------------
 
 
@@ -277,6 +289,11 @@ def test_workers_of_a_machine_share_the_directory_of_a_cache(
     assert _footers(proxy) == 0
 
 
+def _data_reads(proxy: Proxy) -> int:
+    """Reads of parts of files other than their ends."""
+    return sum((passage.range or "bytes=-").startswith("bytes=-") is False for passage in proxy.passages)
+
+
 def _footers(proxy: Proxy) -> int:
     """Reads of the ends of files."""
     return sum((passage.range or "").startswith("bytes=-") for passage in proxy.passages)
@@ -293,3 +310,16 @@ def test_no_secret_is_written(
     assert any(b"SparkListenerTaskEnd" in path.read_bytes() for path in logs)
     assert len(printed) >= 3 + 2 * 2
     assert [path for path in [*logs, *printed] if s3.secret_key.encode() in path.read_bytes()] == []
+
+
+def test_a_machine_is_lost_in_the_middle_of_a_job(
+    driver: SparkDriver, cluster: SparkCluster, proxy: Proxy, options: dict[str, str]
+) -> None:
+    """The last test here: the other worker reads what was being read there."""
+    driver.start(read_slowly, options)
+    deadline = time.monotonic() + 60
+    while _data_reads(proxy) == 0 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    cluster.kill_worker(1)
+    assert driver.result() == EXPECTED
+    assert cluster.executors(1) == []
