@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from tests.support.s3 import S3Admin
 
+pytestmark = pytest.mark.timeout(300)  # the first test starts everything
+
 FILES, ROWS = 6, 200
 BUCKET = "spark-cluster"
 TABLE = f"s3://{BUCKET}/t/"
@@ -72,6 +74,9 @@ def driver(cluster: SparkCluster) -> Iterator[SparkDriver]:
         **cluster.config(),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
+        # Otherwise a small stage may run where the one before it ran, on one worker alone.
+        "spark.locality.wait": "0s",
+        "spark.shuffle.reduceLocality.enabled": "false",
         "spark.eventLog.enabled": "true",
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": events.as_uri(),

@@ -26,6 +26,7 @@ OPTIONS = accel.Options(
 )
 """Many requests, and little patience."""
 BROKEN = "2.parquet"
+pytestmark = pytest.mark.timeout(600)
 
 
 def row(i: int) -> tuple[int, str]:

@@ -317,7 +317,7 @@ REFUSED: Mapping[str, tuple[dict[str, Any], type[Exception], str]] = {
     "rows": ({"page_rows": 1.5}, TypeError, "whole number"),
     "bloom of a list": ({"blooms": ["l"]}, ValueError, "no bloom filter"),
     "option": ({"no_such_option": 1}, TypeError, "no_such_option"),
-    "no index there": ({"index": "nowhere"}, FileNotFoundError, "head"),
+    "no index there": ({"index": "nowhere"}, FileNotFoundError, "there is no index"),
     "bad index": ({"indexes": {"none": "distinct"}}, KeyError, "none"),
 }
 
