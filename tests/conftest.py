@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import sys
@@ -62,6 +63,12 @@ def large(request: pytest.FixtureRequest) -> bool:
 
 def _in_ci() -> bool:
     return os.environ.get("CI", "").lower() in ("1", "true")
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected to itself: many tests run the garbage collector, which would go through it each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -35,7 +35,7 @@ def register(spark: SparkSession, *, pushdown: bool | None = None) -> None:
     Raises
     ------
     AccelError
-        This Spark has no Python data sources with filters.
+        This Spark has no Python data sources with filters, or the session was made by `newSession` from one that had accel.
     TypeError
         `spark` is no session.
 
@@ -57,7 +57,16 @@ def register(spark: SparkSession, *, pushdown: bool | None = None) -> None:
     pushes = pushes_soundly() if pushdown is None else pushdown
     if pushes:
         spark.conf.set(_PUSHDOWN, "true")
-    spark.dataSource.register(make_source(parallelism_of(spark), counts_of(spark), pushdown=pushes))
+    source = make_source(parallelism_of(spark), counts_of(spark), pushdown=pushes)
+    try:
+        spark.dataSource.register(source)
+    except Exception as error:
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+            raise
+        raise AccelError(
+            "Spark does not register accel in a session if the session it was made from had it then",
+            hint="use that session, or make the new one before you register accel",
+        ) from None
 
 
 def metrics(spark: SparkSession) -> AbstractContextManager[Metrics]:

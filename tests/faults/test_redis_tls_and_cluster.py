@@ -142,7 +142,7 @@ def test_plain_and_tls_are_not_mixed_up(secure: int, files: RecordingStore) -> N
 @pytest.mark.parametrize("slots", ["none", "all"])
 def test_a_cluster_is_refused(binary: str, tmp_path: Path, files: RecordingStore, slots: str) -> None:
     """One server of it, which has no part of the keys, or all of them."""
-    settings = {"cluster-enabled": "yes", "cluster-port": str(free_port()), "dir": str(tmp_path)}
+    settings = {"cluster-enabled": "yes", "dir": str(tmp_path)}
     with RedisServer(binary, password=SECRET, settings=settings) as server:
         if slots == "all":
             server.ask("CLUSTER", "ADDSLOTSRANGE", "0", "16383")

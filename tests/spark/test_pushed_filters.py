@@ -278,13 +278,19 @@ def test_days_that_java_leaves_out(spark: SparkSession, tmp_path: Path) -> None:
     instants = [_aware(1582, 10, day.day, 12) for day in days]
     table = pa.table({"day": pa.array(days), "utc": pa.array(instants, pa.timestamp("us", "UTC"))})
     pq.write_table(table, tmp_path / "a.parquet")
-    pushing = spark.newSession()
-    accel.spark.register(pushing, pushdown=True)
+    accel.spark.register(spark, pushdown=True)
     for where, count in {
         "day = date'1582-10-10'": 1,
         "day < date'1582-10-10' AND utc < timestamp'1582-10-10 12:00:00'": 2,
     }.items():
-        assert pushing.read.format("accel").load(str(tmp_path)).where(where).count() == count, where
+        assert spark.read.format("accel").load(str(tmp_path)).where(where).count() == count, where
+
+
+def test_a_session_whose_parent_had_the_source_is_refused(spark: SparkSession) -> None:
+    """Spark neither registers nor finds it there."""
+    accel.spark.register(spark)
+    with pytest.raises(accel.AccelError, match="session it was made from"):
+        accel.spark.register(spark.newSession())
 
 
 def test_text_of_another_collation_is_left_to_spark(folder: Path) -> None:

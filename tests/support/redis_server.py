@@ -57,9 +57,10 @@ class RedisServer:
 
     def start(self) -> None:
         """Start it; the second time on the same port."""
+        before = self.port
 
         def command(port: int) -> list[str]:
-            self.port = self.port or port
+            self.port = before or port
             options = {"port": self.port, "bind": "127.0.0.1", "requirepass": self.password}
             quiet = {"save": "", "appendonly": "no", "daemonize": "no", "enable-debug-command": "yes"}
             return [

@@ -283,19 +283,21 @@ def test_files_with_64_bits_go_with_those_of_microseconds() -> None:
     assert found.to_pydict() == {"i": [1, 7], "ts": [LAST, LAST]}
 
 
-def test_scans_for_spark_read_microseconds_unless_told() -> None:
+def test_scans_for_spark_read_microseconds_in_utc_unless_an_option_says_otherwise() -> None:
     store = store_of([NOW, LAST])
 
     def seen(**keywords: Any) -> dict[str, list[Any]]:
         paths = iter([pa.RecordBatch.from_pydict({"path": ["f.parquet"]})])
         return accel.scan(paths, store=store, cache=None, **keywords).to_table().to_pydict()
 
-    assert seen() == {"i": [0, 1], "ts": [NOW, LAST]}
-    assert seen(options=MICROS) == seen()
+    in_utc = [moment.replace(tzinfo=dt.UTC) for moment in (NOW, LAST)]
+    assert seen() == {"i": [0, 1], "ts": in_utc}
+    assert seen(options=accel.Options(int96_unit=accel.Int96Unit.US_UTC)) == seen()
+    assert seen(options=MICROS) == {"i": [0, 1], "ts": [NOW, LAST]}
     with pytest.raises(accel.SchemaMismatchError, match="stored as INT96"):
         seen(options=accel.Options(int96_unit=accel.Int96Unit.NS))
 
 
 def test_a_unit_that_there_is_not() -> None:
-    with pytest.raises(ValueError, match="option int96_unit is one of auto, ns, us, not 'ms'"):
+    with pytest.raises(ValueError, match="option int96_unit is one of auto, ns, us, us_utc, not 'ms'"):
         accel.Options(int96_unit="ms")  # type: ignore[arg-type]
