@@ -121,8 +121,9 @@ def _bytes(size: float) -> str:
 
 
 def targets_block(document: Document) -> str:
-    """Return what became of the targets, as a block of text in Markdown."""
-    rows = [("target", "measured", "met"), *((v.target, v.measured, v.word) for v in verdicts(document))]
+    """Return what became of the targets that the run measured, as a block of text in Markdown."""
+    measured = [v for v in verdicts(document) if v.value is not None]
+    rows = [("target", "measured", "met"), *((v.target, v.measured, v.word) for v in measured)]
     return f"<!-- not run: the printed result of a run -->\n```text\n{aligned(rows)}\n```"
 
 
