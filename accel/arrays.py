@@ -26,6 +26,7 @@ __all__ = [
     "bools",
     "bytes_array",
     "change_fields",
+    "from_ipc",
     "from_numpy",
     "integers",
     "integers_array",
@@ -42,6 +43,7 @@ __all__ = [
     "relabel",
     "repeat_scalar",
     "sort_distinct",
+    "to_ipc",
     "validity",
     "whole",
     "zone_of",
@@ -338,3 +340,18 @@ def sort_distinct(numbers: npt.NDArray[Number]) -> npt.NDArray[Number]:
     first = np.ones(len(ordered), bool)
     first[1:] = ordered[1:] != ordered[:-1]
     return ordered[first]
+
+
+def to_ipc(rows: pa.Table | pa.RecordBatch) -> bytes:
+    """Return rows as a stream of Arrow's IPC; those of a table as one batch."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write(rows.combine_chunks() if isinstance(rows, pa.Table) else rows)
+    stream: bytes = sink.getvalue().to_pybytes()
+    return stream
+
+
+def from_ipc(stream: bytes) -> pa.Table:
+    """Return the rows of a stream of Arrow's IPC. Raises errors of Arrow."""
+    with pa.ipc.open_stream(pa.py_buffer(stream)) as reader:
+        return reader.read_all()

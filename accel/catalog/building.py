@@ -35,12 +35,13 @@ from accel.store.client import Client
 from accel.store.local_store import is_unfinished
 from accel.store.range_store import ObjectEntry, is_weak
 from accel.store.threads import WORK
+from accel.tables.hive import is_utf8
 from accel.tables.path_source import discover
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
 
-__all__ = ["SEGMENT_FILES", "CatalogBuilder", "IndexReport", "PlannedFiles", "Progress", "is_unicode"]
+__all__ = ["SEGMENT_FILES", "CatalogBuilder", "IndexReport", "PlannedFiles", "Progress"]
 
 Progress = Callable[[int, int], None]
 """Called with the number of files that are done, and the number of all."""
@@ -377,7 +378,7 @@ class CatalogBuilder:
             path = file.path.removeprefix(base)
             if file.root != root or not file.path.startswith(base):
                 skipped[file.path] = "it does not lie in the directory of the index"
-            elif not is_unicode(path):
+            elif not is_utf8(path):
                 skipped[path.encode(errors="backslashreplace").decode()] = "its name is no UTF-8"
             elif file.etag is None or is_weak(file.etag):
                 skipped[path] = "the store gives it no strong etag"
@@ -640,12 +641,3 @@ def _made(entry: ObjectEntry) -> float:
     if found is None:
         return float("inf")
     return datetime.strptime(found[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()
-
-
-def is_unicode(path: str) -> bool:
-    """Return whether a path is text: the names of local files may be any bytes."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

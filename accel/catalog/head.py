@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from accel.arrays import bytes_array, integers_array
+from accel.arrays import bytes_array, integers_array, to_ipc
 from accel.decode.arrow import arrow_schema
 from accel.errors import IndexFormatError
 from accel.format.footer import parse_footer, parse_tail
@@ -253,10 +253,7 @@ class CatalogHead:
         schema = HEAD_SCHEMA.with_metadata({_METADATA_KEY: json.dumps(described).encode()})
         arrays = [_array(rows[column.name], column.type) for column in HEAD_SCHEMA]
         batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, schema) as writer:
-            writer.write_batch(batch)
-        payload: bytes = sink.getvalue().to_pybytes()
+        payload = to_ipc(batch)
         return _PREFIX.pack(_MAGIC, FORMAT_VERSION, _checksum(payload)) + payload
 
     @classmethod

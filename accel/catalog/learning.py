@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Final
 
 from accel.cache.cache_key import CacheKey
-from accel.catalog.building import CatalogBuilder, is_unicode
+from accel.catalog.building import CatalogBuilder
 from accel.catalog.describing import metadata_bytes
 from accel.catalog.head import CatalogHead
 from accel.catalog.homes import CatalogHome
@@ -34,6 +34,7 @@ from accel.store import io_loop
 from accel.store.client import Client
 from accel.store.range_store import is_weak
 from accel.store.tasks import begin
+from accel.tables.hive import is_utf8
 from accel.tables.named_source import has_hidden_name, split_glob
 
 __all__ = ["IndexLearner", "first_head", "learner_of", "settle_learning"]
@@ -78,7 +79,7 @@ class LearningBuilder(CatalogBuilder):
             if file.root == root
             and file.path.startswith(base)
             and not has_hidden_name(path := file.path[len(base) :])
-            and is_unicode(path)
+            and is_utf8(path)
         }
         if not inside:
             return []

@@ -165,7 +165,7 @@ class DirectoryCommit:
             return
         found = await self._read()
         same = found is not None and found.journal.id == self.id
-        is_mine = found is not None and self._is_mine(found.journal)
+        is_mine = found is not None and _of_one_call(found.journal, self._require().journal)
         if found is not None and is_mine and found.journal.state is JournalState.COMMITTED:
             return
         if is_mine or not same:  # else another call has taken it over, and needs what is there
@@ -205,10 +205,6 @@ class DirectoryCommit:
     async def remove_staged(self, names: Iterable[str]) -> None:
         """Remove some."""
         await _each(names, lambda name: self._client.remove(self._directory + self.staged(name)))
-
-    def _is_mine(self, journal: Journal) -> bool:
-        mine = self._require().journal
-        return (journal.id, journal.owner) == (mine.id, mine.owner)
 
     # -- the steps after the commit --------------------------------------------------------------
 
@@ -328,13 +324,17 @@ class DirectoryCommit:
                 hint="have one job at a time in a directory",
             ) from error
         found = await self._read()
-        if found is None or (found.journal.id, found.journal.owner) != (journal.id, journal.owner):
+        if found is None or not _of_one_call(found.journal, journal):
             raise ObjectChangedError("another job began in this directory", path=str(self.location))
         self._mine = found
 
     @property
     def _name(self) -> str:
         return str(self.location) + JOURNAL_NAME
+
+
+def _of_one_call(one: Journal, other: Journal) -> bool:
+    return (one.id, one.owner) == (other.id, other.owner)
 
 
 def _token() -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import enum
-import io
 import json
 import re
 import secrets
@@ -19,6 +18,7 @@ from typing import Any, BinaryIO, Final, Self
 
 import pyarrow as pa
 
+from accel.arrays import from_ipc, to_ipc
 from accel.errors import IndexFormatError
 from accel.format.embedded import check_seal, seal
 from accel.maintenance.commits import DirectoryCommit
@@ -134,15 +134,11 @@ def _damage(what: str) -> Iterator[None]:
 
 
 def _text_of(table: pa.Table) -> str:
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return base64.b64encode(sink.getvalue()).decode()
+    return base64.b64encode(to_ipc(table)).decode()
 
 
 def _table_of(text: str) -> pa.Table:
-    with pa.ipc.open_stream(base64.b64decode(text, validate=True)) as reader:
-        return reader.read_all()
+    return from_ipc(base64.b64decode(text, validate=True))
 
 
 def staged_name(part: int, number: int) -> str:

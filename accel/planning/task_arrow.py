@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from accel.arrays import to_ipc
 from accel.errors import AccelError, ParquetFormatError
 from accel.format.footer import ARROW_SCHEMA_KEY, parse_footer
 from accel.format.model import FileMetadata, ParquetSchema
@@ -343,7 +344,7 @@ def _encode_file(file: TaskFile, where: bytes | None) -> tuple[dict[str, Any], d
         "where": where,
         "data_schema": data_schema.serialize().to_pybytes(),
         "output_schema": question.output.remove_metadata().serialize().to_pybytes(),
-        "partition": _to_ipc(values),
+        "partition": to_ipc(values),
     }
     return shared, renumbered
 
@@ -357,13 +358,6 @@ def _check_name(file: TaskFile) -> None:
 
 def _one(value: pa.Scalar) -> pa.Array:
     return pa.nulls(1, value.type) if not value.is_valid else pa.repeat(value, 1)
-
-
-def _to_ipc(batch: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
 def _encode_task(task: ScanTask, renumbered: Mapping[int, int]) -> dict[str, Any]:

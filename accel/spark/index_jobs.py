@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from accel.arrays import from_ipc, to_ipc
 from accel.catalog.published import index_beside
 from accel.catalog.shares import commit_shares, describe_shares, plan_shares
 from accel.catalog.verbs import compact_index as compact_here
@@ -19,10 +20,8 @@ from accel.spark.stages import (
     SHARES,
     Piece,
     collect,
-    from_bytes,
     run_shares,
     session_of_pieces,
-    to_bytes,
 )
 
 if TYPE_CHECKING:
@@ -84,9 +83,7 @@ def build_index(
     own = session_of_pieces(spark)
     given = for_executors({"store": store, "storage_options": storage_options, "options": options})
     del store, storage_options  # so that no traceback shows what they hold
-    count = SHARES * parallelism_of(own) if shares is None else shares
-    planned = plan_shares(source, shares=count, to=to, columns=columns, indexes=indexes, **given)
-    return _described(own, index_beside(source) if to is None else to, planned, given, progress)
+    return _build(own, source, to, shares, given=given, progress=progress, columns=columns, indexes=indexes)
 
 
 def refresh_index(
@@ -123,9 +120,7 @@ def refresh_index(
     own = session_of_pieces(spark)
     given = for_executors({"store": store, "storage_options": storage_options, "options": options})
     del store, storage_options  # so that no traceback shows what they hold
-    count = SHARES * parallelism_of(own) if shares is None else shares
-    planned = plan_shares(None, shares=count, to=index, **given)
-    return _described(own, index, planned, given, progress)
+    return _build(own, None, index, shares, given=given, progress=progress)
 
 
 def compact_index(
@@ -161,16 +156,27 @@ def compact_index(
     return compact_here(index, store=store, storage_options=storage_options, options=options)
 
 
-def _described(
-    spark: SparkSession, index: Path, planned: pa.Table, given: Mapping[str, Any], progress: Progress | None
+def _build(
+    spark: SparkSession,
+    source: Path | None,
+    to: Path | None,
+    shares: int | None,
+    *,
+    given: Mapping[str, Any],
+    progress: Progress | None,
+    columns: Sequence[str] | None = None,
+    indexes: Indexes | None = None,
 ) -> IndexReport:
-    """Have the executors describe shares, and commit what they wrote."""
-    shares = [to_bytes(planned.slice(at, 1)) for at in range(planned.num_rows)]
+    """Cut the files that an index lacks into shares, have the executors describe these, and commit what they wrote."""
+    count = SHARES * parallelism_of(spark) if shares is None else shares
+    planned = plan_shares(source, shares=count, to=to, columns=columns, indexes=indexes, **given)
+    index = index_beside(source or "") if to is None else to
+    pieces = [to_ipc(planned.slice(at, 1)) for at in range(planned.num_rows)]
     rows: list[Any] = []
-    if shares:
+    if pieces:
         work = partial(_describe_share, index=index, given=given)
-        rows = collect(spark, run_shares(spark, shares, work), progress, stage="describe")
-    batches = [batch for row in rows for batch in from_bytes(row.piece).to_batches()]
+        rows = collect(spark, run_shares(spark, pieces, work), progress, stage="describe")
+    batches = [batch for row in rows for batch in from_ipc(row.piece).to_batches()]
     return commit_shares(index, batches, **given)
 
 
@@ -179,5 +185,5 @@ def _describe_share(
 ) -> Iterator[Piece]:
     """Describe the files of one share, in an executor."""
     for piece in pieces:
-        for batch in describe_shares(from_bytes(piece).to_batches(), index=index, **given):
-            yield number, to_bytes(pa.Table.from_batches([batch]))
+        for batch in describe_shares(from_ipc(piece).to_batches(), index=index, **given):
+            yield number, to_ipc(pa.Table.from_batches([batch]))

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from accel.api import AUTO
+from accel.arrays import from_ipc, to_ipc
 from accel.maintenance.embedding_files import EmbeddedFile, EmbedFilesJob, EmbedFilesReport
 from accel.maintenance.layout import Preset, WrittenFile
 from accel.maintenance.optimizing import OptimizeJob, OptimizeReport, read_rows
@@ -39,11 +40,9 @@ from accel.spark.stages import (
     SHARES,
     Piece,
     collect,
-    from_bytes,
     group_pieces,
     run_shares,
     session_of_pieces,
-    to_bytes,
 )
 from accel.store.location import Location
 from accel.tables.journal import AddedFile
@@ -174,7 +173,7 @@ class _Executors:
             share: _Share = pickle.loads(piece)
             sample = Sample(self.num_rows)
             tables = read_rows(share.urls, narrow, self.given)
-            yield number, to_bytes(sample.of(tables, narrow.plain_schema()))
+            yield number, to_ipc(sample.of(tables, narrow.plain_schema()))
 
     def cut(self, number: int, pieces: Iterator[bytes]) -> Iterator[Piece]:
         """Read files, and cut their rows into parts."""
@@ -213,7 +212,7 @@ class _Executors:
 
     def write(self, number: int, pieces: Iterator[bytes]) -> Iterator[Piece]:
         """Sort the rows of a part, and write them."""
-        yield number, self._written(number, (from_bytes(piece) for piece in pieces))
+        yield number, self._written(number, (from_ipc(piece) for piece in pieces))
 
     def copy(self, number: int, pieces: Iterator[bytes]) -> Iterator[Piece]:
         """Write the rows of files in their order."""
@@ -243,7 +242,7 @@ def _pieces(part: int, tables: Sequence[pa.Table]) -> Iterator[Piece]:
     count = max(1, table.nbytes // (2 * PIECE_BYTES))
     rows = -(-len(table) // count) or 1
     for start in range(0, len(table), rows):
-        yield part, to_bytes(table.slice(start, rows))
+        yield part, to_ipc(table.slice(start, rows))
 
 
 class _Rewriting:
@@ -318,7 +317,7 @@ class _Rewriting:
         if parts > 1 or ordering.z_order:
             shares = self._shares(self._at_once * SHARES)
             frame = run_shares(self._spark, _pickled(shares), executors.sample)
-            sample = pa.concat_tables([from_bytes(row.piece) for row in self._rows_of(frame, "sample")])
+            sample = pa.concat_tables([from_ipc(row.piece) for row in self._rows_of(frame, "sample")])
             ordering = ordering.with_limits(sample)
             limits = ordering.split(sample, parts) if len(sample) else None
         parts = 1 if limits is None else len(limits) + 1

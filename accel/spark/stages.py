@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -24,11 +23,9 @@ __all__ = [
     "Piece",
     "Work",
     "collect",
-    "from_bytes",
     "group_pieces",
     "run_shares",
     "session_of_pieces",
-    "to_bytes",
 ]
 
 PIECE_BYTES: Final = 2 << 20
@@ -149,17 +146,3 @@ def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
     for batch in batches:
         for at in range(batch.num_rows):
             yield batch.column(0)[at].as_py(), batch.column(1)[at].as_py()
-
-
-def to_bytes(table: pa.Table) -> bytes:
-    """Return a table as a stream of Arrow's IPC."""
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
-    return sink.getvalue()
-
-
-def from_bytes(data: bytes) -> pa.Table:
-    """Return the table of a stream of Arrow's IPC."""
-    with pa.ipc.open_stream(data) as reader:
-        return reader.read_all()

@@ -25,7 +25,7 @@ _MOST_TEXT: Final = 300
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PostgresAddress:
-    """A database of PostgreSQL, as libpq is told of it. Its text shows neither user nor password."""
+    """A database of PostgreSQL, as libpq takes it. Its text shows neither user nor password."""
 
     conninfo: str
     name: str

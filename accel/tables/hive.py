@@ -24,6 +24,7 @@ __all__ = [
     "SpelledColumn",
     "Spelling",
     "hint_of_key",
+    "is_utf8",
     "settle",
     "settle_types",
     "spell",
@@ -62,7 +63,7 @@ def spell(url: str, directories: Iterable[str]) -> Spelling:
         key, equals, value = segment.partition("=")
         if not equals or not key:
             continue
-        if not (segment.isascii() or _is_utf8(segment)):
+        if not (segment.isascii() or is_utf8(segment)):
             raise SchemaMismatchError(
                 f"the name of its directory {segment!a} is not UTF-8", path=url, hint=_OFF
             )
@@ -233,7 +234,8 @@ def _above(name: str) -> str:
     )
 
 
-def _is_utf8(name: str) -> bool:
+def is_utf8(name: str) -> bool:
+    """Return whether a path or a part of it is text: the names of local files may be any bytes."""
     try:
         name.encode()
     except UnicodeEncodeError:  # `os` makes surrogates of other bytes

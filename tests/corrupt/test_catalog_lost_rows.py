@@ -22,15 +22,9 @@ from accel.catalog.kind import TableRows
 from accel.catalog.kinds import index_of_table
 from accel.catalog.table_files import tail_of_file, write_table_file
 from accel.store.memory_store import content_etag
-from accel.testing import DictStore, Layout, write_file
+from accel.testing import DictStore
+from tests.corrupt.test_catalog_kinds_damage import INDEX, INDEXES, file
 
-INDEX = "t/_accel"
-INDEXES: dict[Any, Any] = {
-    "k": ["keys", "bloom", "zonemap", "distinct"],
-    ("s", "k"): "keys",
-    "s": ["ngram", "distinct"],
-    "lower(s)": "zonemap",
-}
 FILES, LOST = 6, 3
 """The files, and the one whose rows are lost."""
 QUESTIONS = {
@@ -45,12 +39,6 @@ QUESTIONS = {
     "distinct s": "s = 'text 66'",
     "zonemap lower(s)": "s ILIKE 'TEXT 66'",
 }
-
-
-def file(number: int) -> bytes:
-    keys = list(range(20 * number, 20 * number + 20))
-    texts = [f"text {key}" if key % 5 else None for key in keys]
-    return write_file(pa.table({"k": keys, "s": texts}), Layout(group_rows=10, page_rows=5))
 
 
 OBJECTS = {f"t/{number}.parquet": file(number) for number in range(FILES)}
