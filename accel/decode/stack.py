@@ -33,7 +33,8 @@ from accel.decode.verify import (
 )
 from accel.format.model import Encoding, Leaf, PageTable, PageType, Physical, SchemaElement
 from accel.format.page_header import walk_chunks
-from accel.planning.pages import READABLE_CODECS, LeafReads, Piece, PieceLeaf, level_bytes
+from accel.planning.leaf_chunks import READABLE_CODECS, level_bytes
+from accel.planning.pages import LeafReads, Piece, PieceLeaf
 from accel.planning.projection import has_instants
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask

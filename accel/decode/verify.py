@@ -23,7 +23,7 @@ from accel.format.model import Encoding, Leaf, PageTable, PageType, Physical, Sc
 from accel.format.page_header import parse_page_header, walk_pages
 from accel.format.page_index import PageIndexMismatchError
 from accel.format.runs import find_runs
-from accel.planning.pages import BOOLEAN_BYTES, READABLE_CODECS, level_bytes
+from accel.planning.leaf_chunks import BOOLEAN_BYTES, READABLE_CODECS, level_bytes
 from accel.ranges import Buffer
 
 __all__ = [

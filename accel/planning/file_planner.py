@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from accel.errors import (
     AccelError,
@@ -22,12 +22,13 @@ from accel.errors import (
 from accel.planning.handle import FileHandle
 from accel.planning.index_evidence import IndexStatements
 from accel.planning.index_lookup import IndexLookup, find_embedded
+from accel.planning.leaf_chunks import READABLE_CODECS
 from accel.planning.page_indexes import (
     fetch_page_indexes,
     page_index_wants,
     take_page_indexes,
 )
-from accel.planning.pages import READABLE_CODECS, LeafReads, PagesOf
+from accel.planning.pages import LeafReads, PagesOf
 from accel.planning.pruning import RemainingGroups, prune_pages, prune_row_groups
 from accel.planning.query import FileQuery
 from accel.planning.read_request import OnBadIndex, ReadRequest, Steps
@@ -190,7 +191,8 @@ def _settle(
     )
     for group, task in tasks.items():
         for reads in task.reads:
-            _check_chunk(handle, group, reads.column)
+            if handle.view.chunks_of(reads.column).unreadable.item(group):
+                _refuse_chunk(handle, group, reads.column)
     query = draft.task_file.query
     guesses = guess_shares(handle, query, tasks=list(tasks.values()), on_bad_index=on_bad_index)
     plan.guessed, plan.sketched = guesses.guessed, guesses.sketched
@@ -276,15 +278,18 @@ class _Draft:
     """The rows that match by the predicate cache, by row group."""
 
     def in_parts(self, groups: RemainingGroups) -> Steps[dict[int, ScanTask]]:
-        """Make the tasks of all row groups, some at a time: between them the event loop runs."""
+        """Make the tasks of all row groups. Many are made some at a time: before, between and after them the event loop runs."""
         query = self.task_file.query
         leaves = len(query.output_leaves) + len(query.filter_leaves)
         at_once = max(1, _AT_ONCE // max(1, leaves))
         found: dict[int, ScanTask] = {}
+        many = len(groups) > at_once
         for start in range(0, len(groups), at_once):
-            if start:
+            if many:
                 yield ReadRequest(())
             found |= self.tasks(groups[start : start + at_once])
+        if many:
+            yield ReadRequest(())
         return found
 
     def tasks(self, groups: RemainingGroups) -> dict[int, ScanTask]:
@@ -325,8 +330,9 @@ def _read_leaves(
     for_doubtful = for_rows if doubtful is rows else PagesOf(doubtful, num_rows)
     reads = []
     for leaf in sorted(filters | outputs):
+        chunks = view.chunks_of(leaf)
         if metadata.chunks.end[group, leaf] <= metadata.chunks.start[group, leaf]:
-            _check_chunk(handle, group, leaf)
+            _refuse_chunk(handle, group, leaf)
         pages = for_rows if leaf in outputs else for_doubtful
         reads.append(
             pages.reads(
@@ -334,6 +340,7 @@ def _read_leaves(
                 group,
                 leaf,
                 index=indexes.get((group, leaf)),
+                expansion=chunks.expansion.item(group),
                 for_filter=leaf in filters,
                 for_output=leaf in outputs,
             )
@@ -341,22 +348,18 @@ def _read_leaves(
     return tuple(reads)
 
 
-def _check_chunk(handle: FileHandle, group: int, leaf: int) -> None:
+def _refuse_chunk(handle: FileHandle, group: int, leaf: int) -> NoReturn:
     """Refuse a chunk that cannot be read, before any byte of it is requested."""
     chunks = handle.metadata.chunks
     at = (group, leaf)
-    if at in handle.view.readable:
-        return
-    error: AccelError | None = None
+    error: AccelError
     if chunks.encrypted[at]:
         error = EncryptedFileError("the column is encrypted", hint="accel reads no encrypted columns")
     elif chunks.external[at]:
         error = ParquetFormatError("the column's data lives in another file (file_path is set)")
     elif int(chunks.codec[at]) not in READABLE_CODECS:
         error = ParquetFormatError(f"compression codec {int(chunks.codec[at])} is not supported")
-    elif chunks.start[at] < 4 or chunks.end[at] <= chunks.start[at]:
+    else:
         error = ParquetFormatError("the column chunk has no bytes")
-    if error is not None:
-        name = ".".join(handle.metadata.schema.leaves[leaf].path)
-        raise error.at(path=handle.id.path, place=f"row group {group}, column {name}")
-    handle.view.readable.add(at)
+    name = ".".join(handle.metadata.schema.leaves[leaf].path)
+    raise error.at(path=handle.id.path, place=f"row group {group}, column {name}")

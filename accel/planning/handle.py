@@ -14,6 +14,7 @@ from accel.errors import IndexFormatError
 from accel.format.domain import Bounds
 from accel.format.footer import IDX1_KEY
 from accel.format.model import ColumnIndex, FileMetadata, OffsetIndex, SortingColumn
+from accel.planning.leaf_chunks import LeafChunks
 from accel.ranges import ByteRange, ObjectId
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ class FileView:
     """Embedded indexes by their place in the table; None for one that did not verify."""
     dictionaries: dict[_Chunk, pa.Array] = field(default_factory=dict)
     """The values of small dictionaries that planning has read."""
-    readable: set[_Chunk] = field(default_factory=set)
-    """Chunks whose footer entries were checked."""
+    leaf_chunks: dict[int, LeafChunks] = field(default_factory=dict)
+    """What `chunks_of` has returned."""
     index_reads: int = 0
     """How often page indexes of the file were requested."""
     reading_ahead: int = 0
@@ -70,6 +71,13 @@ class FileView:
     reported: int = 0
     """`size` when the cache last took `nbytes`."""
 
+    def chunks_of(self, leaf: int) -> LeafChunks:
+        """Return what planning derives from the footer about the chunks of a leaf."""
+        found = self.leaf_chunks.get(leaf)
+        if found is None:
+            found = self.leaf_chunks[leaf] = LeafChunks(self.metadata, leaf)
+        return found
+
     @property
     def num_indexes(self) -> int:
         """The number of indexes and dictionaries in memory."""
@@ -79,7 +87,7 @@ class FileView:
     @property
     def size(self) -> int:
         """The number of entries that `nbytes` adds up: the cache weighs the file again when it changes."""
-        return self.num_indexes + len(self.chunk_bounds) + len(self.page_bounds) + len(self.readable)
+        return self.num_indexes + len(self.chunk_bounds) + len(self.page_bounds) + len(self.leaf_chunks)
 
     @property
     def is_plain(self) -> bool:
@@ -93,7 +101,7 @@ class FileView:
         """The memory that it takes, beside the footer and the packed metadata."""
         if not self.size:
             return 0
-        total = 120 * len(self.readable)
+        total = sum(chunks.nbytes for chunks in self.leaf_chunks.values())
         bounds = (*self.chunk_bounds.values(), *self.page_bounds.values())
         total += 256 * len(bounds) + 64 * sum(map(len, bounds)) + 200 * len(self.dictionaries)
         found = (self.offset_indexes, self.column_indexes, self.indexes, self.blooms, self.dictionaries)

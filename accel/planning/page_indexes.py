@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,7 @@ from accel.format.page_header import walk_pages
 from accel.format.page_index import chunk_offset_index, parse_column_index
 from accel.format.runs import begins_with_row
 from accel.planning.handle import FileHandle
-from accel.planning.pages import DECODED_SHARE, LeafReads, decoded_bytes, pages_holding
+from accel.planning.pages import LeafReads, pages_holding
 from accel.planning.pruning import RemainingGroups
 from accel.planning.query import FileQuery
 from accel.planning.read_request import OnBadIndex, ReadRequest, Steps, Tail, read_ranges
@@ -67,7 +68,8 @@ def page_index_wants(
     chunks, group_rows = handle.metadata.chunks, handle.metadata.group_rows
     offset_indexes, column_indexes = handle.view.offset_indexes, handle.view.column_indexes
     prunable = sorted({leaf for _, leaf, _ in query.prunable})
-    every = sorted({*query.output_leaves, *query.filter_leaves})
+    every = tuple(sorted({*query.output_leaves, *query.filter_leaves}))
+    large = cache(partial(_large, handle, piece_bytes))
     wants: list[Want] = []
     promised = 0
     undivided: Bools | None = None
@@ -77,16 +79,11 @@ def page_index_wants(
         bounded = [leaf for leaf in prunable if chunks.column_index_offset[group, leaf] > 0]
         prune = bool(bounded) and not certain
         leaves = query.output_leaves if certain else every
-        partial = selection is not None and selection[group].count < group_rows[group]
+        cut = selection is not None and selection[group].count < group_rows[group]
         unmet = [leaf for leaf in bounded if (group, leaf) not in column_indexes] if prune else []
         missing = [leaf for leaf in leaves if (group, leaf) not in offset_indexes]
         if missing and not (
-            prune
-            or partial
-            or early
-            or (pages_indexed and not certain)
-            or sum(_weight(handle, group, leaf) for leaf in leaves) > piece_bytes
-            or sum(decoded_bytes(handle.metadata, group, leaf) for leaf in leaves) > DECODE_AT_ONCE
+            prune or cut or early or (pages_indexed and not certain) or large(leaves).item(group)
         ):
             missing = []
         if not (unmet or missing):
@@ -126,14 +123,20 @@ def _undivided(
     return one
 
 
+def _large(handle: FileHandle, piece_bytes: int, leaves: tuple[int, ...]) -> Bools:
+    """Which row groups are too large, by their chunks of some leaves, to be read or decoded as one piece."""
+    chunks = [handle.view.chunks_of(leaf) for leaf in leaves]
+    if not chunks:
+        return np.zeros(handle.num_row_groups, bool)
+    weight = np.sum([one.weight for one in chunks], axis=0)
+    decoded = np.sum([one.decoded for one in chunks], axis=0)
+    out: Bools = (weight > piece_bytes) | (decoded > DECODE_AT_ONCE)
+    return out
+
+
 def _chunk_bytes(handle: FileHandle, groups: Sequence[int], leaves: Sequence[int]) -> int:
     """Return the compressed bytes of the chunks of some leaves in some row groups."""
     return int(handle.metadata.chunks.compressed[np.ix_(groups, leaves)].sum())
-
-
-def _weight(handle: FileHandle, group: int, leaf: int) -> int:
-    compressed = int(handle.metadata.chunks.compressed[group, leaf])
-    return max(compressed, decoded_bytes(handle.metadata, group, leaf) // DECODED_SHARE)
 
 
 def index_want(chunks: ChunkTable, kind: Kind, group: int, leaf: int) -> list[Want]:

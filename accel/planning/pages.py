@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from accel.format.model import ChunkTable, Codec, Encoding, FileMetadata, Leaf, OffsetIndex, Physical
+from accel.format.model import ChunkTable, Encoding, FileMetadata, OffsetIndex
 from accel.options import MIB, Options
+from accel.planning.leaf_chunks import DECODED_SHARE
 from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 
@@ -19,19 +20,14 @@ if TYPE_CHECKING:
     from accel.arrays import Int64s
 
 __all__ = [
-    "BOOLEAN_BYTES",
-    "DECODED_SHARE",
     "DICTIONARY_ENCODINGS",
-    "READABLE_CODECS",
     "LeafReads",
     "PagesOf",
     "Piece",
     "PieceLeaf",
     "PieceSize",
     "cut_pieces",
-    "decoded_bytes",
     "dictionary_wants",
-    "level_bytes",
     "pages_holding",
     "piece_wants",
 ]
@@ -42,8 +38,6 @@ _COLUMNS = 96
 _LIMITED_BYTES = MIB
 # Adjacent pages form one range up to about so many bytes: no request is cut to less.
 _LONG_RUN = 512 << 10
-READABLE_CODECS = frozenset(Codec) - {Codec.LZO}
-"""The codecs whose pages can be decoded."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -338,46 +332,6 @@ def dictionary_wants(piece: Piece, row_group: int) -> list[Want]:
     return [want for want in wants if want is not None]
 
 
-DECODED_SHARE = 4
-"""Chunks and pages are weighed by their compressed bytes, or by this share of the decoded ones if more."""
-
-BOOLEAN_BYTES = 2
-"""The size of a boolean while it is decoded: pyarrow makes bytes before it packs them into bits."""
-_LEVEL_BYTES = 2
-_WIDTHS = {
-    Physical.BOOLEAN: BOOLEAN_BYTES,
-    Physical.INT32: 4,
-    Physical.INT64: 8,
-    Physical.INT96: 8,
-    Physical.FLOAT: 4,
-    Physical.DOUBLE: 8,
-    Physical.BYTE_ARRAY: 4,
-}
-"""Bytes of a value in Arrow; of a text, of its offset."""
-
-
-def level_bytes(leaf: Leaf) -> int:
-    """Return the bytes that pyarrow holds of a value's levels while it decodes the column."""
-    return _LEVEL_BYTES * ((leaf.max_definition > 0) + (leaf.max_repetition > 0))
-
-
-def decoded_bytes(metadata: FileMetadata, row_group: int, leaf: int) -> int:
-    """Return the bytes of a chunk in Arrow. Of dictionary-encoded texts only newer writers tell how long they are.
-
-    Levels are there for one column at a time: those of lists count, of which a row may have any number.
-    """
-    chunks, at = metadata.chunks, (row_group, leaf)
-    node = metadata.schema.leaves[leaf]
-    element = metadata.schema.elements[node.element]
-    width = level_bytes(node) if node.max_repetition else 0
-    if element.physical is Physical.FIXED_LEN_BYTE_ARRAY:
-        width += element.type_length
-    elif element.physical is not None:
-        width += _WIDTHS[element.physical]
-    values = int(chunks.num_values[at]) * width + max(0, int(chunks.unencoded[at]))
-    return max(values, int(chunks.uncompressed[at]))
-
-
 DICTIONARY_ENCODINGS = (1 << Encoding.PLAIN_DICTIONARY) | (1 << Encoding.RLE_DICTIONARY)
 """Their bits among `ChunkTable.encodings`."""
 _NOTHING = np.empty(0, np.int64)
@@ -404,10 +358,11 @@ class PagesOf:
         leaf: int,
         *,
         index: OffsetIndex | None,
+        expansion: float,
         for_filter: bool,
         for_output: bool,
     ) -> LeafReads:
-        """Return the reads of one chunk that decoding the rows takes.
+        """Return the reads of one chunk that decoding the rows takes; `expansion` as in `LeafChunks`.
 
         Raises
         ------
@@ -429,7 +384,6 @@ class PagesOf:
                 dictionary_pages = _dictionary_pages(chunks, at)
             if len(ordinal) != total:
                 offset, size = offset[places], size[places]
-        decoded = decoded_bytes(metadata, row_group, leaf)
         return LeafReads(
             leaf,
             leaf,
@@ -438,7 +392,7 @@ class PagesOf:
             dictionary,
             dictionary_pages,
             chunks.num_values.item(at),
-            max(1.0, decoded / max(1, chunks.compressed.item(at))),
+            expansion,
             for_filter,
             for_output,
             max_repetition,
