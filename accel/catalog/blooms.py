@@ -171,7 +171,7 @@ class _Builder(FileRowsBuilder):
         hashes = value_hashes(array)
         count = int(block_counts(np.array([len(hashes)], np.int64), Bloom().fpp)[0])
         if not count:
-            self.rows.append(_SCHEMA.empty_table())
+            self.rows.add(_SCHEMA.empty_table())
             return True
         parts = min(MOST_PARTS, 1 << max(0, (count // _PART_BLOCKS).bit_length() - 1))
         each = -(-count // parts)
@@ -184,5 +184,5 @@ class _Builder(FileRowsBuilder):
             pa.repeat(pa.scalar(signature_of(column.type)), parts),
             pa.array([one.tobytes() for one in blocks], pa.binary()),
         ]
-        self.rows.append(pa.Table.from_arrays(arrays, schema=_SCHEMA))
+        self.rows.add(pa.Table.from_arrays(arrays, schema=_SCHEMA))
         return True

@@ -72,11 +72,11 @@ class IndexReport:
     files: int
     """Files that it covers now."""
     added: int = 0
-    """Files that are new in it, or new in another version."""
+    """Files that are new in it, or new in another version, or described anew for an index that was asked for later."""
     removed: int = 0
-    """Files that are gone, or were replaced."""
+    """Files that are gone, and older descriptions of those that were added."""
     unchanged: int = 0
-    """Files that it covered before, in the same version."""
+    """Files that it covered before, in the same version and by the same indexes."""
     skipped: Mapping[str, str] = field(default_factory=dict)
     """Files that it does not cover, each with the reason."""
     segments: int = 0
@@ -93,19 +93,33 @@ class IndexReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlannedFiles:
-    """The files that a catalog does not have in their current versions."""
+    """The files that a catalog does not have in their current versions, or not by all of its indexes."""
 
     snapshot: CatalogSnapshot
     """The catalog, without the files that are gone."""
     new: Sequence[tuple[str, FileEntry]]
     """Files to describe, with their paths in the catalog, in the order of these."""
     replaced: Mapping[str, str]
-    """Those of them of which the catalog has another version: its etag by path."""
+    """Those of them that the catalog has otherwise: the etag that it has, by path."""
     removed: int
     """Files that were gone."""
     unchanged: int
     skipped: Mapping[str, str]
     """Files that cannot be covered, each with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownFile:
+    """A file that a catalog covers."""
+
+    etag: str
+    size: int
+    in_full: bool
+    """Whether by all of its indexes."""
+
+    def is_of(self, file: FileEntry) -> bool:
+        """Whether this is the same version of the file."""
+        return (self.etag, self.size) == (file.etag, file.size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -115,6 +129,8 @@ class _Change:
     added: Sequence[Described] = ()
     dropped: Mapping[str, str] = field(default_factory=dict)
     """The etags of versions that are gone, by path."""
+    indexes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Indexes that there are to be, besides those that there are."""
     completes: bool = False
     """Whether the catalog lists all files afterwards."""
 
@@ -198,12 +214,14 @@ class CatalogBuilder:
         found = await self._find(make)
         current, skipped = await self.list_files(found if isinstance(found, CatalogHead) else found.head)
         snapshot = await self._create(found) if isinstance(found, CatalogHead) else found
+        if make is not None and _lacking(snapshot.head, make.indexes):
+            snapshot = await self._commit(_Change(indexes=make.indexes), snapshot)
         known = await self._files_of(snapshot)
-        removed = {path: etag for path, (etag, _) in known.items() if path not in current}
+        removed = {path: one.etag for path, one in known.items() if path not in current}
         replaced = {
-            path: etag
-            for path, (etag, size) in known.items()
-            if path in current and (current[path].etag, current[path].size) != (etag, size)
+            path: one.etag
+            for path, one in known.items()
+            if path in current and not (one.in_full and one.is_of(current[path]))
         }
         new = sorted(path for path in current if path not in known or path in replaced)
         if removed:
@@ -230,7 +248,7 @@ class CatalogBuilder:
         if any(one.segment is not None for one in described) or (completes and not snapshot.head.complete):
             snapshot = await self._commit(_Change(added=described, completes=completes), snapshot)
         failed = {path: reason for one in described for path, reason in one.failed.items()}
-        older = {path: etag for path, (etag, _) in known.items()}
+        older = {path: one.etag for path, one in known.items()}
         snapshot = await self._drop_failed(failed, older, snapshot)
         added = {path for one in described for path in one.listed}
         return self._report(
@@ -368,9 +386,11 @@ class CatalogBuilder:
                 metrics=self._metrics,
             )
         except ObjectNotFoundError:
-            if not head.generation:
-                raise
-            return {}, {}  # the directory has become empty
+            if head.generation:
+                return {}, {}  # the directory has become empty
+            root, base = self._home.base(head)
+            await self._refuse_file(root, base.rstrip("/"))
+            raise
         root, base = self._home.base(head)
         current: dict[str, FileEntry] = {}
         skipped: dict[str, str] = {}
@@ -385,6 +405,14 @@ class CatalogBuilder:
             else:
                 current[path] = file
         return current, skipped
+
+    async def _refuse_file(self, root: str, path: str) -> None:
+        """Raise StoreError if a file has this name."""
+        try:
+            await self._client_for(root).read_tail(path, 8, metrics=self._metrics)
+        except StoreError:
+            return
+        raise StoreError("this is a file", path=path, hint="name the directory that it lies in")
 
     # -- commits ---------------------------------------------------------------------------------
 
@@ -417,17 +445,19 @@ class CatalogBuilder:
                 hint="put the index of another directory elsewhere",
             )
 
-    async def _files_of(self, snapshot: CatalogSnapshot) -> dict[str, tuple[str, int]]:
-        """Etag and size of each file that a catalog covers, by path."""
-        known: dict[str, tuple[str, int]] = {}
+    async def _files_of(self, snapshot: CatalogSnapshot) -> dict[str, _KnownFile]:
+        """The files that a catalog covers, by path."""
+        known: dict[str, _KnownFile] = {}
+        indexes = _index_tables(snapshot.head)
         for tables in snapshot.tables:
             directory = await self._tables_reader().load_directory(tables)
             live = tables.live().tolist()
+            in_full = indexes <= tables.segment.tables
             for path, size, etag, is_live in zip(
                 directory.paths, directory.sizes, directory.etags, live, strict=True
             ):
                 if is_live:
-                    known[path] = etag, size
+                    known[path] = _KnownFile(etag, size, in_full)
         return known
 
     def _tables_reader(self) -> SegmentReader:
@@ -460,6 +490,7 @@ class CatalogBuilder:
         """The head after a change."""
         head = snapshot.head
         segments: list[Segment] = []
+        indexes = _index_tables(head)
         # If a file was described twice, the first description counts.
         own_dropped: list[set[int]] = [set() for _ in change.added]
         listed: dict[str, tuple[int, int, str]] = {}
@@ -480,7 +511,8 @@ class CatalogBuilder:
                     dropped.add(ordinal)
                 elif path in listed:
                     number, mine, own_etag = listed[path]
-                    if own_etag == etag:
+                    own = change.added[number].segment
+                    if own_etag == etag and (own is None or indexes & own.tables <= segment.tables):
                         own_dropped[number].add(mine)  # another builder was sooner
                     else:
                         dropped.add(ordinal)
@@ -498,6 +530,7 @@ class CatalogBuilder:
             head,
             segments=live,
             generation=head.generation + 1,
+            indexes=_with_indexes(head, change.indexes),
             complete=head.complete or change.completes,
         )
         return _retire(head, snapshot.head, also=added)
@@ -551,10 +584,12 @@ class CatalogBuilder:
         merged[Table.BOUNDS] = TableRows.of(together)
         with contextlib.ExitStack() as stack:
             for index in indexes_of(head.indexes):
+                if index.table not in parts[0].segment.tables:
+                    continue  # nor is it in the others: the files are to be described again
                 runs = stack.enter_context(SortedRuns(index.order, run_bytes=self.describer.run_bytes))
-                rows, missing = await self._merged_index(index, parts, places, runs)
+                rows, uncovered[index.table] = await self._merged_index(index, parts, places, runs)
                 if rows is not None:
-                    merged[index.table], uncovered[index.table] = rows, missing
+                    merged[index.table] = rows
             segment = await self._home.put_segment(merged, num_files=len(order), uncovered=uncovered)
         return segment.with_paths(order)
 
@@ -597,14 +632,33 @@ class CatalogBuilder:
         return None if rows is None else TableRows(rows, runs.num_rows), frozenset(missing)
 
 
+def _index_tables(head: CatalogHead) -> frozenset[str]:
+    """The tables of the indexes that there are to be."""
+    return frozenset(index.table for index in indexes_of(head.indexes))
+
+
+def _lacking(head: CatalogHead, indexes: Mapping[str, Sequence[str]]) -> bool:
+    """Whether any of some indexes is not among those of a head."""
+    return any(kind not in head.indexes.get(of, ()) for of, kinds in indexes.items() for kind in kinds)
+
+
+def _with_indexes(head: CatalogHead, indexes: Mapping[str, Sequence[str]]) -> Mapping[str, tuple[str, ...]]:
+    """The indexes of a head and some more."""
+    every = {of: tuple(kinds) for of, kinds in head.indexes.items()}
+    for of, kinds in indexes.items():
+        every[of] = tuple(dict.fromkeys((*every.get(of, ()), *kinds)))
+    return every
+
+
 def _groups(tables: Sequence[SegmentTables]) -> list[list[SegmentTables]]:
-    """Segments that are to be merged into one each, by their paths, as far as that changes something."""
+    """Segments of the same tables that are to be merged into one each, by their paths, as far as that changes something."""
     groups: list[list[SegmentTables]] = []
-    for one in sorted(tables, key=lambda one: one.segment.first_path):
+    for one in sorted(tables, key=lambda one: (sorted(one.segment.tables), one.segment.first_path)):
         together = [one, *(groups[-1] if groups else ())]
         files = sum(each.segment.num_live for each in together)
         nbytes = sum(each.segment.objects[Table.FILES].size for each in together)
-        if not groups or files > SEGMENT_FILES or nbytes > _MERGED_BYTES:
+        alike = all(each.segment.tables == one.segment.tables for each in together)
+        if not groups or not alike or files > SEGMENT_FILES or nbytes > _MERGED_BYTES:
             groups.append([])
         groups[-1].append(one)
     return [group for group in groups if len(group) > 1 or group[0].segment.dropped]

@@ -150,7 +150,8 @@ class FileDescriber:
                 finished = await WORK.run(builder.finish)
                 if finished is not None:
                     tables[index.table] = finished
-                    uncovered[index.table] = frozenset(builder.uncovered)
+                covered = finished is not None
+                uncovered[index.table] = frozenset(builder.uncovered if covered else range(len(rows)))
             segment = await home.put_segment(tables, num_files=len(rows), uncovered=uncovered)
         finally:
             for _, builder in indexes:

@@ -127,5 +127,5 @@ class _Builder(FileRowsBuilder):
         if len(found) > _LIMITS.max_values or found.nbytes > most:
             return False
         files = pa.array(np.full(len(found), file, np.int32))
-        self.rows.append(pa.table({"value": found, "file": files}))
+        self.rows.add(pa.table({"value": found, "file": files}))
         return True

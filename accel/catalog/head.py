@@ -138,7 +138,7 @@ class Segment:
     """By table, the rows that its builder made. An object that has others was damaged: a row that is gone could be a file that
     is ruled out."""
     uncovered: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    """By table, the ordinals of files of which it says nothing."""
+    """By table, the ordinals of files of which it says nothing; of all, where no table was made."""
     first_path: str = ""
     """The least path of its files."""
     last_path: str = ""
@@ -166,6 +166,11 @@ class Segment:
         covered = np.full(self.num_files, table in self.objects)
         covered[list(self.uncovered.get(table, ()))] = False
         return covered
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """The tables that it was built with, whether they say anything or not."""
+        return frozenset(self.objects) | frozenset(self.uncovered)
 
     @property
     def object_bytes(self) -> int:

@@ -20,14 +20,13 @@ import pyarrow as pa
 from accel.arrays import from_numpy, integers
 from accel.catalog.kind import (
     CatalogQuestion,
+    FileRowsBuilder,
     Hits,
     IndexTableBuilder,
     Lookup,
     RowwiseIndex,
     TableEncoding,
-    TableRows,
 )
-from accel.catalog.sorted_runs import SortedRuns
 from accel.catalog.units import UnitHits, file_units, files_of_places, is_flat, moved_places, places_of
 from accel.format.domain import Domain, storage_type
 from accel.planning.handle import FileHandle
@@ -123,15 +122,11 @@ def _over(name: str, test: Expr) -> Expr | None:
             return None
 
 
-class _Builder(IndexTableBuilder):
+class _Builder(FileRowsBuilder):
     def __init__(self, index: Keys) -> None:
-        super().__init__()
+        super().__init__(index.order)
         self._index = index
         self._types: list[pa.DataType] | None = None
-        self._rows = SortedRuns(index.order)
-
-    def limit_memory(self, run_bytes: int) -> None:
-        self._rows.run_bytes = run_bytes
 
     def accepts(self, handle: FileHandle) -> bool:
         """Whether the columns are in a file, flat, and of the types of the files before it, which the first file settles."""
@@ -153,15 +148,8 @@ class _Builder(IndexTableBuilder):
         places = pa.chunked_array([from_numpy(places_of(file, units.of_rows()))])
         table = pa.table([*columns, places], names=names)
         # A row whose first value is null matches nothing; one of which another is may match a test of those before it.
-        self._rows.add(table.filter(columns[0].is_valid()))
+        self.rows.add(table.filter(columns[0].is_valid()))
         return True
-
-    def finish(self) -> TableRows | None:
-        rows = self._rows.reader()
-        return None if rows is None else TableRows(rows, self._rows.num_rows)
-
-    def close(self) -> None:
-        self._rows.close()
 
 
 def key_type(handle: FileHandle, path: tuple[str, ...]) -> pa.DataType | None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from accel.arrays import integers
 from accel.catalog.describing import column_text, paths_of_text
+from accel.catalog.sorted_runs import SortedRuns
 from accel.errors import AccelError, IndexFormatError
 from accel.metrics import Metrics
 from accel.planning.handle import FileHandle
@@ -255,7 +256,7 @@ class IndexTableBuilder(abc.ABC):
 
 
 class FileRowsBuilder(IndexTableBuilder):
-    """Collects a table whose rows come file by file, and sorts them at the end.
+    """Collects a table whose rows come file by file, and sorts them.
 
     Parameters
     ----------
@@ -265,16 +266,20 @@ class FileRowsBuilder(IndexTableBuilder):
 
     def __init__(self, order: Sequence[tuple[str, str]]) -> None:
         super().__init__()
-        self._order = list(order)
-        self.rows: list[pa.Table] = []
+        self.rows = SortedRuns(order)
+
+    def limit_memory(self, run_bytes: int) -> None:
+        """See `IndexTableBuilder.limit_memory`."""
+        self.rows.run_bytes = run_bytes
 
     def finish(self) -> TableRows | None:
         """See `IndexTableBuilder.finish`."""
-        if not self.rows:
-            return None
-        whole = pa.concat_tables(self.rows)
-        self.rows = []
-        return TableRows.of(whole.sort_by(self._order))
+        found = self.rows.reader()
+        return None if found is None else TableRows(found, self.rows.num_rows)
+
+    def close(self) -> None:
+        """See `IndexTableBuilder.close`."""
+        self.rows.close()
 
 
 class CatalogIndex(abc.ABC):

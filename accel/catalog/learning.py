@@ -86,7 +86,9 @@ class LearningBuilder(CatalogBuilder):
         snapshot = await self._create(found) if isinstance(found, CatalogHead) else found
         known = await self._files_of(snapshot)
         new = [
-            (path, file) for path, file in sorted(inside.items()) if known.get(path) != (file.etag, file.size)
+            (path, file)
+            for path, file in sorted(inside.items())
+            if path not in known or not known[path].is_of(file)
         ]
         described = await self.describer.describe_all(new, snapshot.head, self._home)
         await self.commit(described, completes=False, snapshot=snapshot)

@@ -10,7 +10,7 @@ The functions fit Spark: ``shares.mapInArrow(partial(describe_shares, index=…)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -59,6 +59,7 @@ def plan_shares(
     source: Path | None,
     *,
     shares: int,
+    most_files: int = SEGMENT_FILES,
     to: Path | None = None,
     columns: Sequence[str] | None = None,
     indexes: Indexes | None = None,
@@ -73,7 +74,9 @@ def plan_shares(
     source : str or PathLike, or None
         As for `accel.build_index`; None for an index that exists, which `to` names.
     shares : int
-        How many there are to be. No share has more than 20,000 files, so that there may be more.
+        How many there are to be; there are more where none may have so many files.
+    most_files : int, default 20,000
+        The most files of a share, of which the metadata are in memory at once.
     to, columns, indexes, store, storage_options, options
         As for `accel.build_index`.
 
@@ -99,7 +102,10 @@ def plan_shares(
     """
     if shares < 1:
         raise ValueError(f"shares is a number of 1 or more, not {shares!r}")
-    planning = _plan(IndexCall(store, storage_options, options), source, shares, to, columns, indexes)
+    if not 1 <= most_files <= SEGMENT_FILES:
+        raise ValueError(f"most_files is a number from 1 to {SEGMENT_FILES:,}, not {most_files!r}")
+    work = IndexCall(store, storage_options, options)
+    planning = _plan(work, source, shares, most_files, to, columns, indexes)
     del to, store, storage_options  # so that no traceback shows what they hold
     return io_loop.run(planning)
 
@@ -153,6 +159,7 @@ def commit_shares(
     index: Path,
     described: pa.Table | Iterable[pa.RecordBatch],
     *,
+    committed: Collection[int] = (),
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
     options: Options | None = None,
@@ -166,6 +173,8 @@ def commit_shares(
     described : pyarrow.Table or iterable of pyarrow.RecordBatch
         Rows of `DESCRIBED_SCHEMA`, of all shares or of some. An index of which some shares have never been committed may be
         used, but not with `listing="index"`, until a refresh does the rest.
+    committed : collection of int
+        The numbers of the shares that earlier calls have committed.
     store, storage_options, options
         As for `accel.build_index`.
 
@@ -192,7 +201,7 @@ def commit_shares(
     batches = described.to_batches() if isinstance(described, pa.Table) else described
     rows = [row for batch in batches for row in batch.to_pylist()]
     all_shares = rows[0]["shares"] if rows else -1
-    completes = {row["share"] for row in rows} == set(range(all_shares))
+    completes = {*committed, *(row["share"] for row in rows)} == set(range(all_shares))
     return io_loop.run(builder.commit([_described(row) for row in rows], completes=completes))
 
 
@@ -200,6 +209,7 @@ async def _plan(
     work: IndexCall,
     source: Path | None,
     shares: int,
+    most_files: int,
     to: Path | None,
     columns: Sequence[str] | None,
     indexes: Indexes | None,
@@ -207,7 +217,7 @@ async def _plan(
     builder, head = work.builder_for(source, to, columns, indexes)
     del to
     planned = await builder.plan(make=head)
-    size = min(SEGMENT_FILES, max(1, -(-len(planned.new) // shares)))
+    size = min(most_files, max(1, -(-len(planned.new) // shares)))
     asked = planned.snapshot.head
     blank = CatalogHead(base=asked.base, columns=asked.columns, indexes=asked.indexes).encode()
     rows: list[dict[str, Any]] = []

@@ -65,7 +65,8 @@ def build_index(
     indexes : mapping, optional
         Kinds of index, a name or a list of them, by column: "keys" and "ngram" tell which pages may hold a value, or a part
         of a text; "distinct", "bloom" and "zonemap" tell of each file which values it has. "keys" may be of several columns,
-        given as a tuple; "zonemap" of an expression, as in "lower(name)". All values of these columns are read.
+        given as a tuple; "zonemap" of an expression, as in "lower(name)". All values of these columns are read. An index that
+        exists keeps those that it has, and takes up the others: its files are described again for them.
     progress : callable, optional
         Called with the number of files done and the number of files to do.
     store : obstore store or RangeStore, optional

@@ -254,7 +254,7 @@ class _Builder(FileRowsBuilder):
             raise ValueError(f"{len(column)} values for {int(sizes.sum())} rows")
         some = np.flatnonzero(sizes)
         if not len(some):
-            self.rows.append(_SCHEMA.empty_table())
+            self.rows.add(_SCHEMA.empty_table())
             return True
         of = self._index.expression
         # Row groups are the pages of a zone map of the file.
@@ -280,5 +280,5 @@ class _Builder(FileRowsBuilder):
             pa.array(stats.nans),
             pa.array(stats.rows),
         ]
-        self.rows.append(pa.Table.from_arrays(arrays, schema=_SCHEMA))
+        self.rows.add(pa.Table.from_arrays(arrays, schema=_SCHEMA))
         return True

@@ -87,31 +87,33 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
 
 def _print_report(report: IndexReport) -> None:
     from accel.cli.output import say
-    from accel.cli.terminal import byte_count
+    from accel.cli.terminal import byte_count, count_of
     from accel.cli.values import safe_text
 
     changes = f"{report.added:,} added, {report.removed:,} removed, {report.unchanged:,} as before"
     print(
-        f"{safe_text(report.index)}: {report.files:,} files ({changes}) in {report.segments:,} segments, "
-        f"{byte_count(report.nbytes)}, {report.requests:,} requests, {report.seconds:.2f} s"
+        f"{safe_text(report.index)}: {count_of(report.files, 'file')} ({changes}) in "
+        f"{count_of(report.segments, 'segment')}, {byte_count(report.nbytes)}, "
+        f"{count_of(report.requests, 'request')}, {report.seconds:.2f} s"
     )
     if report.deleted:
-        print(f"{len(report.deleted):,} objects removed")
+        print(f"{count_of(len(report.deleted), 'object')} removed")
     for path, reason in report.skipped.items():
         say(f"warning: {safe_text(path)} is not in the index: {safe_text(reason)}")
 
 
 def _print_description(found: IndexDescription) -> None:
-    from accel.cli.terminal import byte_count, console_for, print_table
+    from accel.cli.terminal import byte_count, console_for, count_of, print_table
     from accel.cli.values import safe_text
 
     share = f", {found.nbytes / found.data_nbytes:.2%} of their size" if found.data_nbytes else ""
     print(
-        f"{safe_text(found.index)}: {found.files:,} files of {byte_count(found.data_nbytes)} and {found.rows:,} rows below "
-        f"{safe_text(found.base)}; {byte_count(found.nbytes)}{share}, {found.generation:,} commits"
+        f"{safe_text(found.index)}: {count_of(found.files, 'file')} of {byte_count(found.data_nbytes)} and "
+        f"{count_of(found.rows, 'row')} below "
+        f"{safe_text(found.base)}; {byte_count(found.nbytes)}{share}, {count_of(found.generation, 'commit')}"
     )
     covered = "all columns" if found.columns is None else safe_text(", ".join(found.columns))
-    print(f"bounds of {covered}; {found.retired:,} objects to be removed by vacuum")
+    print(f"bounds of {covered}; {count_of(found.retired, 'object')} to be removed by vacuum")
     tables = [
         (safe_text(one.table), f"{one.rows:,}", f"{one.nbytes:,}", f"{one.uncovered:,}")
         for one in found.tables

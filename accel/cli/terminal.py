@@ -24,6 +24,7 @@ __all__ = [
     "TableSink",
     "byte_count",
     "console_for",
+    "count_of",
     "print_table",
     "show_progress",
     "summarize",
@@ -89,6 +90,11 @@ def summarize(metrics: Metrics, *, started: float | None = None) -> str:
         f"{byte_count(metrics.bytes)}"
     )
     return text if started is None else f"{text}, {time.perf_counter() - started:.2f} s"
+
+
+def count_of(number: int, what: str) -> str:
+    """Return a number of things as people read it: "1 file", "2,000 files"."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def byte_count(number: int) -> str:

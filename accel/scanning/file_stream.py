@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import functools
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -81,6 +82,8 @@ class FileStream(FileJobs):
         self._question: Question | None = None
         self._prunes = source.spec.prunes_blocks
         self._pruned = pruned
+        # Thousands of files share it, or the garbage collector would hold up the loop.
+        self._plan_without_tasks = functools.cache(_plan_without_tasks)
         self._turn = asyncio.Lock()
         self._prefetcher: FooterPrefetcher | None = None
 
@@ -153,11 +156,8 @@ class FileStream(FileJobs):
                 counts = self._source.counts
                 counts.opening_trips = max(counts.opening_trips, opened.round_trips)
             if self._pruned is not None:
-                self._pruned[place] = (
-                    FilePlan()
-                    if handle is None
-                    else FilePlan(row_groups=handle.num_row_groups, rows=handle.num_rows)
-                )
+                size = (0, 0) if handle is None else (handle.num_row_groups, handle.num_rows)
+                self._pruned[place] = self._plan_without_tasks(*size)
         return None
 
     async def _look_ahead(self) -> None:
@@ -357,3 +357,8 @@ async def plan_files(source: ResolvedSource) -> list[FilePlan]:
         for _ in range(most if block.more else min(len(block.files), most)):
             group.create_task(work())
     return [plans[place] for place in range(stream.num_files)]
+
+
+def _plan_without_tasks(row_groups: int, rows: int) -> FilePlan:
+    """The plan of a file of this size that was pruned."""
+    return FilePlan(row_groups=row_groups, rows=rows)

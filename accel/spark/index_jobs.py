@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["build_index", "compact_index", "refresh_index"]
 
+_COMMITTED_FILES: Final = 5_000
+"""Files that are committed together: the work of so many is lost where a job is killed."""
+
 
 def build_index(
     spark: SparkSession,
@@ -50,8 +55,9 @@ def build_index(
     """Build an index outside the files on Spark, or bring the one that is there up to date, as `accel.build_index` does.
 
     The driver lists the directory and cuts the files that the index lacks into shares. The executors open them, and write what
-    the index is to hold of each share; one commit of the driver makes all of it visible. A job that is killed leaves the index as
-    it was, and a task that runs twice leaves objects that `accel.vacuum_index` removes.
+    the index is to hold of each share; a commit of the driver makes all of it visible. Of more than 5,000 files, each so many are
+    committed by themselves: a job that is killed leaves the index whole, and the next one goes on from the last commit. A
+    task that runs twice leaves objects that `accel.vacuum_index` removes.
 
     Parameters
     ----------
@@ -60,7 +66,8 @@ def build_index(
     source, to, columns, indexes
         As for `accel.build_index`. The driver and every executor must be able to reach the files and the index.
     shares : int, optional
-        How many shares there are; by default four for each task that the session runs at once. None has more than 20,000 files.
+        How many shares there are; by default four for each task that the session runs at once, of each 5,000 files. None has
+        more than 20,000 files.
     progress : callable, optional
         Called with a `JobProgress` on the driver now and then, from another thread: it counts tasks of Spark. On Spark Connect it is not called.
     store, storage_options, options
@@ -168,16 +175,50 @@ def _build(
     indexes: Indexes | None = None,
 ) -> IndexReport:
     """Cut the files that an index lacks into shares, have the executors describe these, and commit what they wrote."""
-    count = SHARES * parallelism_of(spark) if shares is None else shares
-    planned = plan_shares(source, shares=count, to=to, columns=columns, indexes=indexes, **given)
+    began = time.monotonic()
+    asked: dict[str, Any] = {"to": to, "columns": columns, "indexes": indexes, **given}
+    if shares is None:
+        shares = SHARES * parallelism_of(spark)
+        asked["most_files"] = -(-_COMMITTED_FILES // shares)
+    planned = plan_shares(source, shares=shares, **asked)
     index = index_beside(source or "") if to is None else to
-    pieces = [to_ipc(planned.slice(at, 1)) for at in range(planned.num_rows)]
-    rows: list[Any] = []
-    if pieces:
-        work = partial(_describe_share, index=index, given=given)
+    work = partial(_describe_share, index=index, given=given)
+    reports: list[IndexReport] = []
+    committed: list[int] = []
+    for together in _committed_together(planned):
+        pieces = [to_ipc(planned.slice(at, 1)) for at in together]
         rows = collect(spark, run_shares(spark, pieces, work), progress, stage="describe")
-    batches = [batch for row in rows for batch in from_ipc(row.piece).to_batches()]
-    return commit_shares(index, batches, **given)
+        batches = [batch for row in rows for batch in from_ipc(row.piece).to_batches()]
+        reports.append(commit_shares(index, batches, committed=committed, **given))
+        committed += together
+    return _sum(reports, time.monotonic() - began) if reports else commit_shares(index, (), **given)
+
+
+def _committed_together(planned: pa.Table) -> Iterator[range]:
+    """Yield the numbers of the shares that are to be committed at once, as far as there are several."""
+    start = files = 0
+    for at, paths in enumerate(planned.column("path")):
+        if files and files + len(paths) > _COMMITTED_FILES:
+            yield range(start, at)
+            start, files = at, 0
+        files += len(paths)
+    if files:
+        yield range(start, planned.num_rows)
+
+
+def _sum(reports: Sequence[IndexReport], seconds: float) -> IndexReport:
+    """The report of several commits, one after the other."""
+    last = reports[-1]
+    added = sum(one.added for one in reports)
+    return replace(
+        last,
+        added=added,
+        removed=sum(one.removed for one in reports),
+        unchanged=last.files - added,
+        skipped={path: reason for one in reports for path, reason in one.skipped.items()},
+        requests=sum(one.requests for one in reports),
+        seconds=seconds,
+    )
 
 
 def _describe_share(

@@ -69,7 +69,7 @@ class FileStore:
         if_match: str | None = None,
         if_absent: bool = False,
     ) -> None:
-        """See `Writer.write`. Who writes on conditions holds a lock on a file beside, whose name ends in `.lock`."""
+        """See `Writer.write`. Who writes on conditions holds a lock on a file beside meanwhile, whose name ends in `.lock`."""
         if if_match is None and not if_absent:
             await self._write_parts(path, parts, size)
             return
@@ -280,18 +280,35 @@ def _translate(error: OSError, path: str) -> StoreError:
 
 @contextlib.contextmanager
 def _lock_beside(target: str) -> Iterator[None]:
-    """Hold the lock of a file. The system releases it where the process dies."""
+    """Hold the lock of a file, on one beside that is gone afterwards. The system releases it where the process dies."""
     import fcntl
 
+    name = f"{target}.lock"
+    while True:
+        try:
+            handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise system_error(error, path=target) from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if not _is_named(handle, name):
+                continue  # whoever held the lock has removed the file, and the next one locks another
+            try:
+                yield
+            finally:
+                with contextlib.suppress(OSError):
+                    os.unlink(name)
+            return
+        finally:
+            os.close(handle)
+
+
+def _is_named(handle: int, name: str) -> bool:
+    """Whether an open file has this name."""
     try:
-        handle = os.open(f"{target}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        raise system_error(error, path=target) from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
+        return os.path.samestat(os.fstat(handle), os.stat(name))
+    except FileNotFoundError:
+        return False
 
 
 _BLOCK = 8 * MIB

@@ -225,6 +225,13 @@ class Histories(RuleBasedStateMachine):
         )
         assert not report.skipped
 
+    @rule(indexes=st.sampled_from(SUBSETS))
+    def build_more(self, indexes: dict[Any, Any]) -> None:
+        """Kinds that the catalog lacks are added to it."""
+        if self.built:
+            accel.build_index(DIRECTORY, to=self.to, indexes=indexes, store=self.store.inner)
+            assert verify_index(self.index, store=self.store.inner).is_empty
+
     @rule()
     def compact(self) -> None:
         if self.built:

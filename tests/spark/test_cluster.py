@@ -5,6 +5,7 @@ Each test sends a function to the driver, which lives in a process of its own.
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import time
@@ -212,13 +213,15 @@ def plan_by_workers(spark: SparkSession, options: dict[str, str], folder: str) -
     return int(frame.count())
 
 
-def read_slowly(spark: SparkSession, options: dict[str, str]) -> list[int]:
-    frame = _read(spark, options).select("id").mapInArrow(_slowly, "id long")
+def read_slowly(spark: SparkSession, options: dict[str, str], marks: str) -> list[int]:
+    frame = _read(spark, options).select("id").mapInArrow(functools.partial(_slowly, marks), "id long")
     return sorted(row.id for row in frame.collect())
 
 
-def _slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _slowly(marks: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Hand batches on after a while; a file named after the process tells that it is at it."""
     for batch in batches:
+        Path(marks, str(os.getpid())).touch()
         time.sleep(2)
         yield batch
 
@@ -313,12 +316,18 @@ def test_no_secret_is_written(
 
 
 def test_a_machine_is_lost_in_the_middle_of_a_job(
-    driver: SparkDriver, cluster: SparkCluster, proxy: Proxy, options: dict[str, str]
+    driver: SparkDriver, cluster: SparkCluster, options: dict[str, str], tmp_path: Path
 ) -> None:
     """The last test here: the other worker reads what was being read there."""
-    driver.start(read_slowly, options)
+    driver.start(read_slowly, options, str(tmp_path))
+
+    def at_it() -> set[int]:
+        """Python workers of the machine that have begun to hand rows on."""
+        return {int(mark.name) for mark in tmp_path.iterdir()} & set(cluster.python_workers(1))
+
     deadline = time.monotonic() + 60
-    while _data_reads(proxy) == 0 and time.monotonic() < deadline:
+    while not at_it():
+        assert time.monotonic() < deadline, "no task has begun there"
         time.sleep(0.05)
     cluster.kill_worker(1)
     assert driver.result() == EXPECTED

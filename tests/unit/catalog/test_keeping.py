@@ -36,13 +36,27 @@ def numbers(source: str, where: str | None = None, **given: Any) -> list[int]:
 # -- arguments ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("source", ["none/", "t/1.parquet", "t/*.parquet"])
+@pytest.mark.parametrize("source", ["none/", "t/*.parquet"])
 def test_a_source_without_files_gets_no_index(source: str) -> None:
     store = three()
     before = sorted(store.objects)
     with pytest.raises(accel.ObjectNotFoundError):
         accel.build_index(source, store=store)
     assert sorted(store.objects) == before
+
+
+def test_a_file_gets_no_index(tmp_path: Path) -> None:
+    store = three()
+    before = sorted(store.objects)
+    with pytest.raises(
+        accel.StoreError, match=r"t/1\.parquet: this is a file \(name the directory that it lies in\)"
+    ):
+        accel.build_index("t/1.parquet", store=store)
+    assert sorted(store.objects) == before
+    (tmp_path / "1.parquet").write_bytes(file(0))
+    with pytest.raises(accel.StoreError, match="this is a file"):
+        accel.build_index(tmp_path / "1.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["1.parquet"]
 
 
 def test_a_local_directory_without_files_gets_no_index(tmp_path: Path) -> None:

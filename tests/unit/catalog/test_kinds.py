@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import decimal
 from typing import Any
@@ -297,6 +298,78 @@ def test_refreshing_and_merging_keep_every_kind_right() -> None:
         ],
         0,
     )
+
+
+# -- asking for more later ---------------------------------------------------------------------------
+
+
+def test_an_index_takes_up_the_kinds_that_it_lacks() -> None:
+    store = directory(*NUMBERS)
+    accel.build_index("t/", store=store)
+    assert asked(store, "s LIKE '%text 2%'")[1] == {}
+    more = accel.build_index("t/", indexes={"s": "ngram", "none": "keys"}, store=store)
+    assert (more.files, more.added, more.removed, more.unchanged) == (4, 4, 4, 0)
+    rows, dropped = asked(store, "s LIKE '%text 2%'")
+    assert len(rows) == 40 and "ngram s" in dropped
+    # Those that are there stay, whatever is asked for; and files that an index cannot cover are described once.
+    for again in ({"s": "ngram"}, {"none": "keys"}, {}):
+        same = accel.build_index("t/", indexes=again, store=store)
+        assert (same.generation, same.added, same.unchanged) == (more.generation, 0, 4), again
+    both = accel.build_index("t/", indexes={"s": "distinct"}, store=store)
+    assert (both.files, both.added) == (4, 4)
+    assert {one.table for one in inspect_index(INDEX, store=store).tables} == {
+        "files", "bounds", "keys none", "ngram s", "distinct s",
+    }  # fmt: skip
+    assert verify_index(INDEX, store=store).is_empty
+
+
+class Killed(Exception):
+    """Ends a builder."""
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_later_kind_is_finished_by_a_refresh(compacted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The builder is killed after its first segment of two; files of which it did not come to that are read meanwhile."""
+    monkeypatch.setattr("accel.catalog.building.SEGMENT_FILES", 2)
+    store = directory(*NUMBERS)
+    accel.build_index("t/", store=store)
+
+    def look(done: int, total: int) -> None:
+        if done == total:
+            raise Killed
+
+    with pytest.raises(Killed):
+        accel.build_index("t/", indexes={"s": "ngram"}, store=store, progress=look)
+    monkeypatch.undo()
+    if compacted:
+        accel.compact_index(INDEX, store=store)
+        assert accel.compact_index(INDEX, store=store).segments == 2
+    uncovered = {one.table: one.uncovered for one in inspect_index(INDEX, store=store).tables}
+    assert uncovered == {"files": 0, "bounds": 0, "ngram s": 2}
+    assert len(asked(store, "s LIKE '%text 3%'")[0]) == 40
+    report = accel.refresh_index(INDEX, store=store)
+    assert (report.files, report.added, report.unchanged) == (4, 2, 2)
+    assert accel.compact_index(INDEX, store=store).segments == 1
+    uncovered = {one.table: one.uncovered for one in inspect_index(INDEX, store=store).tables}
+    assert uncovered == {"files": 0, "bounds": 0, "ngram s": 0}
+    assert len(asked(store, "s LIKE '%text 3%'")[0]) == 40
+    assert verify_index(INDEX, store=store).is_empty
+
+
+def test_builders_that_ask_for_different_kinds_at_the_same_time() -> None:
+    store = directory(*NUMBERS)
+    kinds: list[dict[str, str]] = [{"s": "ngram"}, {"a": "keys"}, {"a": "distinct"}, {"s": "ngram"}]
+
+    async def build() -> None:
+        async with asyncio.TaskGroup() as group:
+            for each in kinds:
+                group.create_task(accel.build_index_async("t/", indexes=each, store=store))
+
+    asyncio.run(build())
+    accel.refresh_index(INDEX, store=store)
+    uncovered = {one.table: one.uncovered for one in inspect_index(INDEX, store=store).tables}
+    assert uncovered == {"files": 0, "bounds": 0, "ngram s": 0, "keys a": 0, "distinct a": 0}
+    assert verify_index(INDEX, store=store).is_empty
 
 
 def test_files_of_other_types_and_without_the_column_are_read() -> None:

@@ -115,6 +115,21 @@ def test_shares_bring_an_index_up_to_date(store: DictStore) -> None:
     assert len(plan_shares(None, to=INDEX, shares=2, store=store)) == 0
 
 
+def test_shares_describe_files_anew_for_a_kind_that_the_index_lacks(store: DictStore) -> None:
+    accel.build_index("d/", store=store)
+    planned = plan_shares("d/", shares=2, indexes={"id": "keys"}, store=store)
+    assert [len(row) for row in planned["path"].to_pylist()] == [6, 6]
+    found = described(planned, store)
+    assert commit_shares(INDEX, found[:1], store=store).files == FILES
+    assert len(plan_shares("d/", shares=1, indexes={"id": "keys"}, store=store)["path"][0]) == 6
+    assert commit_shares(INDEX, found[1:], store=store).files == FILES
+    assert len(plan_shares("d/", shares=2, indexes={"id": "keys"}, store=store)) == 0
+    assert {one.table: one.uncovered for one in inspect_index(INDEX, store=store).tables} == {
+        "files": 0, "bounds": 0, "keys id": 0,
+    }  # fmt: skip
+    assert verify_index(INDEX, store=store).is_empty
+
+
 def test_a_share_that_is_described_twice_or_not_at_all_does_no_harm(store: DictStore) -> None:
     planned = plan_shares("d/", shares=3, store=store)
     first, second, _ = described(planned, store)

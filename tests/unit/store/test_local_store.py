@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import multiprocessing
 import os
 import pathlib
 import stat
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -310,3 +313,42 @@ def test_what_was_private_stays_so(tmp_path: Path, told: bool) -> None:
         assert stat.S_IMODE(os.fstat(file.fileno()).st_mode) == 0o600
     assert stat.S_IMODE(target.stat().st_mode) == 0o640
     assert target.read_bytes() == b"new"
+
+
+# -- writing on conditions ---------------------------------------------------------------------------
+
+
+def add_one(root: str, times: int) -> None:
+    """Count up in a file, by conditional writes that others come before."""
+    store = FileStore(root)
+
+    async def once() -> bool:
+        try:
+            found = await store.read("count", Suffix(100))
+            body = str(int(bytes(found.data)) + 1).encode()
+            await store.write("count", one_part(body), size=len(body), if_match=found.etag)
+        except ObjectChangedError:
+            return False
+        return True
+
+    for _ in range(times):
+        while not asyncio.run(once()):
+            pass
+
+
+async def one_part(body: bytes) -> AsyncIterator[bytes]:
+    yield body
+
+
+@pytest.mark.timeout(120)
+def test_processes_that_write_on_conditions_lose_nothing_and_leave_no_lock(tmp_path: Path) -> None:
+    (tmp_path / "count").write_bytes(b"0")
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=add_one, args=(str(tmp_path), 40)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 4
+    assert (tmp_path / "count").read_bytes() == b"160"
+    assert [path.name for path in tmp_path.iterdir()] == ["count"]
