@@ -30,7 +30,7 @@ os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
-    "default", max_examples=60, derandomize=True, deadline=None, suppress_health_check=_SLOW
+    "default", max_examples=40, derandomize=True, deadline=None, suppress_health_check=_SLOW
 )
 settings.register_profile(
     "large", max_examples=3000, deadline=None, suppress_health_check=_SLOW, print_blob=True
@@ -67,6 +67,13 @@ def _in_ci() -> bool:
 
 def pytest_collection_finish() -> None:
     """Leave what was collected to itself: many tests run the garbage collector, which would go through it each time."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="module")
+def few_to_collect() -> None:
+    """Leave what earlier tests have left to itself, for a module whose tests run the garbage collector again and again."""
     gc.collect()
     gc.freeze()
 

@@ -38,6 +38,8 @@ __all__ = [
     "take_page_indexes",
 ]
 
+# Times `early_bytes` that all page indexes of a file may take, at most.
+_MOST_EARLY = 8
 # A read that was to bring all page indexes counts as failed after this many other reads.
 _MANY = 1000
 # From this many row groups on, the column indexes lie so far apart that they take a request each.
@@ -173,8 +175,8 @@ def fetch_page_indexes(
 ) -> Steps[tuple[dict[ReadKey, memoryview], int]]:
     """Read page indexes, and the ranges `along` in the same round trip.
 
-    A file that is queried again gets all of its page indexes, where they are no more than `early_bytes`: others will be
-    asked for.
+    A file that is queried again gets all of its page indexes, as others will be asked for: where they are no more than
+    `early_bytes`, or as many times as much as page indexes of the file have been read by then, up to eight times.
 
     Returns
     -------
@@ -183,7 +185,9 @@ def fetch_page_indexes(
     """
     view = handle.view
     missing = [want for want in wants if handle.in_tail(want.range) is None]
-    region = handle.index_region(early_bytes) if missing and view.index_reads else None
+    region = None
+    if missing and view.index_reads:
+        region = handle.index_region(early_bytes * min(view.index_reads, _MOST_EARLY))
     view.index_reads += bool(missing)
     # Only one of many concurrent readers brings all of them. A read that failed reports nothing, so it expires.
     asked = view.reading_ahead

@@ -27,6 +27,8 @@ from accel.store.location import parse_url
 from accel.store.tasks import Call
 from accel.testing import DictStore
 
+pytestmark = pytest.mark.usefixtures("few_to_collect")
+
 BODY = bytes(i % 251 for i in range(1000))
 
 

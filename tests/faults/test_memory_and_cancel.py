@@ -27,6 +27,8 @@ from accel.testing import DictStore, LatencyStore, Layout, RecordingStore, table
 from accel.testing.stores import StoreWrapper
 from tests.support.arrow import counting_pool
 
+pytestmark = pytest.mark.usefixtures("few_to_collect")
+
 ROWS = 400_000
 PATH = "big.parquet"
 MIB = 1 << 20

@@ -19,7 +19,7 @@ import pytest
 
 from accel.testing import Layout, table, write_file
 
-RUNS = int(os.environ.get("ACCEL_STRESS", "100" if os.environ.get("CI") else "40"))
+RUNS = int(os.environ.get("ACCEL_STRESS", "40"))
 
 PROGRAM = """
 import asyncio, sys, time

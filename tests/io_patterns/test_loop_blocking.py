@@ -17,6 +17,8 @@ import accel
 from accel.store import io_loop
 from accel.testing import DictStore, Layout, bench_table, write_bench_file, write_file
 
+pytestmark = pytest.mark.usefixtures("few_to_collect")
+
 PROMISED = 0.005
 TOLERANCE = 3
 RUNS = 4

@@ -93,6 +93,23 @@ def test_not_where_there_are_more_than_may_come_early(store: RecordingStore, ear
         assert indexes(scan.metrics)[0] == 2
 
 
+def test_more_may_come_the_more_often_a_file_is_asked(store: RecordingStore, early: list[int]) -> None:
+    """Twice as much after two reads of page indexes: then the rest comes at once."""
+    cache = accel.Cache()
+    lookup(store, 5, cache).to_table()
+    scan = lookup(store, GROUP + 5, cache)
+    scan.to_table()
+    _, left = indexes(scan.metrics)
+    cache, early[0] = accel.Cache(), left * 2 // 3
+    requests = []
+    for key in (2 * GROUP + 5, 5, GROUP + 5):
+        scan = lookup(store, key, cache)
+        assert scan.to_table().num_rows == 1
+        requests.append(indexes(scan.metrics))
+    assert [count for count, _ in requests] == [2, 2, 1]
+    assert requests[2][1] == left
+
+
 def test_a_failure_leaves_it_to_the_next(data: bytes) -> None:
     from accel.testing import FaultStore, Status
 

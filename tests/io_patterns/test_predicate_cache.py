@@ -275,7 +275,7 @@ def small() -> bytes:
     ),
     order=st.randoms(use_true_random=False),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_whatever_was_asked_before_the_rows_are_the_same(asked: Any, order: Any) -> None:
     """All of it remembered, however little it is: the rows are those of a scan that knows nothing."""
     store, cache = DictStore({PATH: small()}), accel.Cache()

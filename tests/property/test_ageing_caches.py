@@ -244,7 +244,8 @@ def test_a_cache_grows_old(max_age: float, limits: tuple[int, int], monkeypatch:
             met["rows" if kind is None else kind.__name__] += 1
         stats = cache.stats()
         assert stats.nbytes <= limits[0] and stats.data_nbytes <= limits[1]
-        assert unsaid(cache) < 1000
+        # A scan that was left may still be planning: what it found of four leaves by then is told at its end.
+        assert unsaid(cache) < 2000
         met["by data"] += stats.data_hits
     assert met["rows"] > STEPS / 4
     # The least one may have let go of all that is asked for again.

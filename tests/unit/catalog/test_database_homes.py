@@ -28,6 +28,8 @@ from accel.catalog.sql_database import Tables
 from accel.testing import DictStore, Layout, write_file
 from tests.support.postgres import Postgres
 
+pytestmark = pytest.mark.usefixtures("few_to_collect")
+
 FILES = 30
 
 

@@ -20,6 +20,8 @@ from accel.ranges import ByteRange
 from accel.store import io_loop
 from accel.testing import DictStore, Layout, table, write_file
 
+pytestmark = pytest.mark.usefixtures("few_to_collect")
+
 ROWS = 1000
 BLOB = write_file(table(key=pa.array(range(ROWS))), Layout(group_rows=100, dictionary=False))
 

@@ -19,6 +19,8 @@ from accel.testing import DictStore
 
 KEYS: dict[str, Any] = {"access_key_id": "KEY", "secret_access_key": "SECRET"}
 
+pytestmark = pytest.mark.usefixtures("few_to_collect")
+
 
 def test_equal_roots_and_options_share() -> None:
     one = client_for(parse_url("s3://bucket/a"), storage_options=KEYS)

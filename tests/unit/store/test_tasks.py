@@ -25,6 +25,8 @@ from accel.store.request_errors import IncompleteBodyError
 from accel.store.tasks import Group, TrackedStream, all_released, breathe, each, tracked
 from tests.support.object_server import ObjectServer, Reply, s3_at
 
+pytestmark = pytest.mark.usefixtures("few_to_collect")
+
 
 class Clock:
     """Time that passes when it is told to."""
