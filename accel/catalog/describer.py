@@ -148,10 +148,10 @@ class FileDescriber:
             uncovered = {}
             for index, builder in indexes:
                 finished = await WORK.run(builder.finish)
-                if finished is not None:
-                    tables[index.table] = finished
-                covered = finished is not None
-                uncovered[index.table] = frozenset(builder.uncovered if covered else range(len(rows)))
+                if finished is None:
+                    uncovered[index.table] = frozenset(range(len(rows)))
+                else:
+                    tables[index.table], uncovered[index.table] = finished, frozenset(builder.uncovered)
             segment = await home.put_segment(tables, num_files=len(rows), uncovered=uncovered)
         finally:
             for _, builder in indexes:

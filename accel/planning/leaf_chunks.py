@@ -18,7 +18,9 @@ __all__ = ["BOOLEAN_BYTES", "DECODED_SHARE", "READABLE_CODECS", "LeafChunks", "l
 
 READABLE_CODECS = frozenset(Codec) - {Codec.LZO}
 """The codecs whose pages can be decoded."""
-_READABLE_CODECS = np.array(sorted(READABLE_CODECS), np.int8)
+_IS_READABLE = np.zeros(256, bool)
+_IS_READABLE[list(READABLE_CODECS)] = True
+"""By the byte of a codec."""
 
 DECODED_SHARE = 4
 """Chunks and pages are weighed by their compressed bytes, or by this share of the decoded ones if more."""
@@ -37,7 +39,7 @@ _WIDTHS = {
 }
 """Bytes of a value in Arrow; of a text, of its offset."""
 
-# A file's numbers are not checked, and products of them may exceed 64 bits.
+# Sizes are floats, because a file's numbers are not checked, and products of them may exceed 64 bits.
 Float64s = npt.NDArray[np.float64]
 
 
@@ -102,7 +104,7 @@ class LeafChunks:
         start = chunks.start[:, at]
         out: Bools = chunks.encrypted[:, at] | chunks.external[:, at]
         out |= (start < 4) | (chunks.end[:, at] <= start)
-        out |= ~np.isin(chunks.codec[:, at], _READABLE_CODECS)
+        out |= ~_IS_READABLE[chunks.codec[:, at].view(np.uint8)]
         return out
 
     @property

@@ -179,7 +179,7 @@ def _build(
     asked: dict[str, Any] = {"to": to, "columns": columns, "indexes": indexes, **given}
     if shares is None:
         shares = SHARES * parallelism_of(spark)
-        asked["most_files"] = -(-_COMMITTED_FILES // shares)
+        asked["most_files"] = max(1, _COMMITTED_FILES // shares)
     planned = plan_shares(source, shares=shares, **asked)
     index = index_beside(source or "") if to is None else to
     work = partial(_describe_share, index=index, given=given)
