@@ -1,13 +1,14 @@
 """Arrow arrays are made and read by their buffers.
 
-`pa.array`, `pa.scalar` and `to_numpy(zero_copy_only=False)` import pandas where it is installed, which takes a first scan
-longer than its requests.
+`pa.array`, `pa.scalar` and `to_numpy(zero_copy_only=False)` import pandas where it is installed, which takes
+a first scan longer than its requests.
 """
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -25,7 +26,10 @@ __all__ = [
     "Uint64s",
     "bools",
     "bytes_array",
+    "bytes_of",
     "change_fields",
+    "count_ones",
+    "decimal_words",
     "from_ipc",
     "from_numpy",
     "integers",
@@ -36,6 +40,8 @@ __all__ = [
     "make_scalar",
     "map_lists",
     "mask",
+    "masked_numbers",
+    "numpy_dtype",
     "one",
     "own_copy",
     "pack_bits",
@@ -45,6 +51,7 @@ __all__ = [
     "sort_distinct",
     "to_ipc",
     "validity",
+    "values_array",
     "whole",
     "zone_of",
 ]
@@ -140,6 +147,20 @@ def bools(values: Bools, valid: Bools | None = None) -> pa.BooleanArray:
     )
 
 
+def numpy_dtype(kind: pa.DataType) -> np.dtype[Any]:
+    """Return the numpy type of integers and floats.
+
+    `kind.to_pandas_dtype()` imports pandas before pyarrow 26.
+    """
+    return _DTYPES[kind.id]
+
+
+_NUMBERS = (
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+)  # fmt: skip
+_DTYPES = {pa.type_for_alias(name).id: np.dtype(name) for name in _NUMBERS}
+
+
 def integers(array: pa.Array) -> npt.NDArray[Any]:
     """Return the raw integers of a native array (fixed width, or decimal); those that are null are arbitrary.
 
@@ -149,8 +170,7 @@ def integers(array: pa.Array) -> npt.NDArray[Any]:
     if pa.types.is_boolean(kind):
         return _bits(array.buffers()[1], array.offset, len(array)).view(np.uint8)
     if not pa.types.is_decimal(kind):
-        dtype = np.dtype(kind.to_pandas_dtype())
-        return _fixed(array, dtype)
+        return _fixed(array, numpy_dtype(kind))
     words = kind.bit_width // 64
     raw = _fixed(array, np.dtype((np.int64, (words,)))).reshape(len(array), words)
     low = raw[:, 0]
@@ -164,12 +184,13 @@ def integers(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def integers_array(values: npt.NDArray[Any] | Sequence[int], to: pa.DataType) -> pa.Array:
-    """Make an array of a native integer, float or decimal type, the inverse of `integers`; every value must fit."""
+    """Make an array of a native integer, float or decimal type, the inverse of `integers`; every value must
+    fit."""
     if pa.types.is_decimal(to):
         width = to.bit_width // 8
         data = b"".join(int(value).to_bytes(width, "little", signed=True) for value in values)
     else:
-        data = np.asarray(values, np.dtype(to.to_pandas_dtype())).tobytes()
+        data = np.asarray(values, numpy_dtype(to)).tobytes()
     return pa.Array.from_buffers(to, len(values), [None, pa.py_buffer(data)], 0)
 
 
@@ -193,6 +214,34 @@ def bytes_array(values: Sequence[bytes | None], to: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(to, len(values), [nulls, pa.py_buffer(offsets.tobytes()), data], missing)
 
 
+def masked_numbers(values: npt.NDArray[Any], valid: Bools, to: pa.DataType) -> pa.Array:
+    """Make an array of integers or floats, null where `valid` is False."""
+    data = np.ascontiguousarray(values, numpy_dtype(to))
+    nulls = None if bool(valid.all()) else pack_bits(valid)
+    return pa.Array.from_buffers(to, len(values), [nulls, pa.py_buffer(data)])
+
+
+def values_array(values: Sequence[object], to: pa.DataType) -> pa.Array:
+    """Make an array of Python values, as `pa.array` does, which imports pandas wherever it is installed.
+
+    Texts, bytes, integers, floats and truth values are converted here, each to its own type; None is null.
+    """
+    kinds = set(map(type, values)) - {type(None)}
+    given: Any = values
+    if pa.types.is_string(to) and kinds <= {str}:
+        return bytes_array([None if value is None else value.encode() for value in given], to)
+    if pa.types.is_binary(to) and kinds <= {bytes}:
+        return bytes_array(given, to)
+    valid = np.array([value is not None for value in values], bool)
+    if pa.types.is_boolean(to) and kinds <= {bool}:
+        return bools(np.array([bool(value) for value in values], bool), valid)
+    if (pa.types.is_integer(to) and kinds <= {int}) or (pa.types.is_floating(to) and kinds <= {float}):
+        with suppress(OverflowError):
+            numbers = np.array([0 if value is None else value for value in given], numpy_dtype(to))
+            return masked_numbers(numbers, valid, to)
+    return pa.array(values, to)
+
+
 def one(value: bool | float | bytes, to: pa.DataType) -> pa.Scalar:
     """Make a scalar of a native type."""
     if isinstance(value, bytes):
@@ -210,6 +259,40 @@ def from_numpy(values: npt.NDArray[np.generic]) -> pa.Array:
         return bools(values.view(np.bool_))
     kind = pa.from_numpy_dtype(values.dtype)
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def bytes_of(rows: pa.Array | pa.RecordBatch | pa.Table) -> int:
+    """Return the bytes of the values, without those that a slice leaves out where pyarrow can tell: an early
+    one cannot for views, and whole buffers are counted then."""
+    try:
+        return int(rows.nbytes)
+    except pa.ArrowTypeError:
+        return int(rows.get_total_buffer_size())
+
+
+def _count_ones(words: Uint64s) -> npt.NDArray[np.uint8]:
+    """Count the bits that are set, by halves of halves; numpy 2 has a function for that."""
+    pairs = words - ((words >> np.uint64(1)) & _EVERY_SECOND)
+    fours = (pairs & _EVERY_TWO) + ((pairs >> np.uint64(2)) & _EVERY_TWO)
+    eights = (fours + (fours >> np.uint64(4))) & _EVERY_FOUR
+    ones: npt.NDArray[np.uint8] = ((eights * _EVERY_EIGHTH) >> np.uint64(56)).astype(np.uint8)
+    return ones
+
+
+_EVERY_SECOND, _EVERY_TWO, _EVERY_FOUR, _EVERY_EIGHTH = (
+    np.uint64(int(byte * 8, 16)) for byte in ("55", "33", "0f", "01")
+)
+count_ones: Callable[[Uint64s], npt.NDArray[np.uint8]] = getattr(np, "bitwise_count", _count_ones)
+"""Counts the bits that are set in each word."""
+
+
+def decimal_words(array: pa.Array) -> Int64s:
+    """Return decimals of 128 bits as whole numbers of their last digit, in two columns: the lower halves and
+    the higher ones. What there is of nulls means nothing."""
+    data = array.buffers()[1]
+    if data is None:
+        return np.zeros((len(array), 2), np.int64)
+    return np.frombuffer(data, np.int64, 2 * len(array), 16 * array.offset).reshape(-1, 2)
 
 
 def list_items(lists: pa.Array) -> pa.Array:
@@ -240,7 +323,8 @@ def change_fields(
     *,
     keys: Callable[[pa.Field], pa.Field] | None = None,
 ) -> pa.DataType | None:
-    """Return a type with the fields inside it changed; None unless it is a struct, map or list other than a view.
+    """Return a type with the fields inside it changed; None unless it is a struct, map or list other than a
+    view.
 
     Parameters
     ----------

@@ -1,10 +1,11 @@
-"""Coalescing: many small byte ranges of one object become few requests, and their responses become ranges again."""
+"""Coalescing: many small byte ranges of one object become few requests, and their responses become ranges
+again."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -24,7 +25,8 @@ _DATA = {Kind.PAGE, Kind.CHUNK}
 class Fetch:
     """One request, and the wants that it serves.
 
-    `wants` holds every want with a byte in `range`, by start. A want that is split appears in each fetch of a part of it.
+    `wants` holds every want with a byte in `range`, by start. A want that is split appears in each fetch of a
+    part of it.
     """
 
     range: ByteRange
@@ -65,7 +67,8 @@ class Merging:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestShape:
-    """The shape of requests to one store. It is fixed for a run, so that the requests are those that were predicted."""
+    """The shape of requests to one store. It is fixed for a run, so that the requests are those that were
+    predicted."""
 
     gap_bytes: int
     """Bytes that one response brings in about the time that a request costs."""
@@ -79,8 +82,8 @@ class RequestShape:
     """The value of the option; None: `merging` derives it for each read."""
 
     def merging(self, nbytes: int, *, reads: int = 1) -> Merging:
-        """Return how to merge the ranges of `reads` concurrent reads that bring about `nbytes` bytes together: no request is
-        longer than the even share of a stream."""
+        """Return how to merge the ranges of `reads` concurrent reads that bring about `nbytes` bytes
+        together: no request is longer than the even share of a stream."""
         longest = self.max_coalesced_bytes
         if longest is None:
             # One stream gains nothing by being cut.
@@ -107,14 +110,14 @@ def coalesce(
     max_gap_bytes : int
         Two ranges are merged when no more than this many unwanted bytes lie between them.
     max_coalesced_bytes : int
-        Ranges are not merged over a gap beyond this length. Overlapping wants always share their bytes; if these, or one
-        want alone, are longer, they are cut into pieces of nearly equal size. A piece may be up to 1.4 times this long,
-        so that no tiny one is left.
+        Ranges are not merged beyond this length. Overlapping wants always share their bytes; if these, or one
+        want alone, are longer, they are cut into pieces of nearly equal size. A piece, and all ranges that
+        are near each other, may be up to 1.4 times this long, so that no tiny request is left.
     wide_gap_bytes, few_requests : int
-        While there are more requests than `few_requests`, ranges are merged further over the narrowest gaps, until the
-        next gap is wider than `wide_gap_bytes`, or the gaps would come to more than half of the wanted bytes. Few
-        requests cost nothing while the first response is awaited; many cost more than the bytes of the gaps, which all
-        responses bring together.
+        While there are more requests than `few_requests`, ranges are merged further over the narrowest gaps,
+        until the next gap is wider than `wide_gap_bytes`, or the gaps would come to more than half of the
+        wanted bytes. Few requests cost nothing while the first response is awaited; many cost more than the
+        bytes of the gaps, which all responses bring together.
 
     Returns
     -------
@@ -126,25 +129,47 @@ def coalesce(
     ordered = sorted(wants, key=lambda want: (want.range.start, want.range.end))
     if max_gap_bytes < wide_gap_bytes and len(wants) > few_requests:
         max_gap_bytes = _widest_gap(ordered, max_gap_bytes, wide_gap_bytes, few_requests)
+    return [
+        fetch for run in _runs(ordered, max_gap_bytes) for fetch in _requests_of(run, max_coalesced_bytes)
+    ]
+
+
+def _runs(ordered: Sequence[Want], gap: int) -> Iterator[list[Want]]:
+    """Yield the wants that follow each other with gaps of at most `gap` bytes."""
+    run: list[Want] = []
+    end = 0
+    for want in ordered:
+        if run and want.range.start - end > gap:
+            yield run
+            run = []
+        end = max(end, want.range.end) if run else want.range.end
+        run.append(want)
+    yield run
+
+
+def _requests_of(run: list[Want], limit: int) -> list[Fetch]:
+    """Return the requests that bring a run: one, where it is not much longer than the limit."""
+    whole = ByteRange(run[0].range.start, max(want.range.end for want in run))
+    if _count_pieces(whole.length, limit) == 1:
+        return [Fetch(whole, tuple(run))]
     fetches: list[Fetch] = []
     group: list[Want] = []
-    start = end = 0
-    for want in ordered:
+    start = end = whole.start
+    for want in run:
         low, high = want.range.start, want.range.end
-        near = low - end <= max_gap_bytes and high - start <= max_coalesced_bytes
-        if group and (low < end or near):
-            end = max(end, high)
-        else:
-            if group:
-                fetches.extend(_cut(ByteRange(start, end), group, max_coalesced_bytes))
-            start, end, group = low, high, []
+        if group and low >= end and high - start > limit:
+            fetches.extend(_cut(ByteRange(start, end), group, limit))
+            group = []
+        if not group:
+            start = low
+        end = max(end, high)
         group.append(want)
-    fetches.extend(_cut(ByteRange(start, end), group, max_coalesced_bytes))
+    fetches.extend(_cut(ByteRange(start, end), group, limit))
     return fetches
 
 
 def _widest_gap(ordered: Sequence[Want], narrow: int, wide: int, few: int) -> int:
-    """The gap over which ranges have to be merged, between `narrow` and `wide`, so that few requests are left."""
+    """Return the gap, from `narrow` to `wide`, over which ranges are merged for few requests to be left."""
     gaps: list[int] = []
     wanted, end = 0, ordered[0].range.start
     for want in ordered:
@@ -163,10 +188,14 @@ def _widest_gap(ordered: Sequence[Want], narrow: int, wide: int, few: int) -> in
     return found
 
 
+def _count_pieces(length: int, limit: int) -> int:
+    """Return the number of pieces of at most 1.4 limits: the ceiling of length / limit - 0.4."""
+    return max(1, -((4 * limit - 10 * length) // (10 * limit)))
+
+
 def _cut(whole: ByteRange, wants: list[Want], limit: int) -> list[Fetch]:
     length = whole.length
-    # The ceiling of length / limit - 0.4: pieces of at most 1.4 limits.
-    pieces = max(1, -((4 * limit - 10 * length) // (10 * limit)))
+    pieces = _count_pieces(length, limit)
     if pieces == 1:
         return [Fetch(whole, tuple(wants))]
     edges = [whole.start + length * i // pieces for i in range(pieces + 1)]
@@ -180,7 +209,7 @@ def _cut(whole: ByteRange, wants: list[Want], limit: int) -> list[Fetch]:
 
 
 def joined_bytes(fetches: Sequence[Fetch]) -> int:
-    """Bytes of the wants that lie in several of these fetches: `assemble` will have to copy them."""
+    """Return the bytes of the wants that lie in several of these fetches; `assemble` has to copy them."""
     return sum(
         want.range.length
         for one, other in pairwise(fetches)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from errno import EACCES, ENOENT
 from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from traceback import FrameSummary
 
 __all__ = [
     "AccelError",
@@ -17,20 +22,25 @@ __all__ = [
     "ObjectNotFoundError",
     "ParquetFormatError",
     "PredicateError",
+    "ScanTimeoutError",
     "SchemaMismatchError",
     "StoreError",
+    "TableFormatError",
     "forget_frames",
     "redact",
     "refuse_unforeseen",
 ]
 
-# Compiled at first use, as few texts match. Each pattern ends where the next match may begin, so a text is scanned once.
+# Compiled at first use, as few texts match. Each pattern ends where the next match may begin, so a text is
+# scanned once.
 _QUERY = r"(?<=[?&])([^?=&\s]+)=[^&\s'\")]*"
 # A password may contain an @.
 _USERINFO = r"(?<=://)[^/?#\s]+@"
 _WEB = ("http://", "https://")
 _WEB_QUERY = r"https?://(?:(?!https?://)[^\s'\"?])+\?[^\s'\")]+"
 _HIDDEN = "***"
+_OWN = os.path.dirname(__file__) + os.sep
+_SHELL = f"{os.sep}IPython{os.sep}"
 
 
 def redact(text: str) -> str:
@@ -45,7 +55,8 @@ def redact(text: str) -> str:
 
 
 def _without_values(url: str) -> str:
-    """Return a URL with only the names of its query parameters; one without a value is hidden, as it may be a token."""
+    """Return a URL with only the names of its query parameters; one without a value is hidden, as it may be a
+    token."""
     url, mark, _ = url.partition("#")
     fragment = f"#{_HIDDEN}" if mark else ""
     front, mark, query = url.partition("?")
@@ -56,6 +67,11 @@ def _without_values(url: str) -> str:
         is_named = name and value.strip("=")
         parts.append(f"{name}={_HIDDEN}" if is_named else _HIDDEN if part else part)
     return f"{front}{mark}{'&'.join(parts)}{fragment}"
+
+
+def _is_outside(frame: FrameSummary) -> bool:
+    """Return whether a frame is of the caller, and not of accel."""
+    return not frame.filename.startswith(_OWN)
 
 
 def forget_frames(error: BaseException) -> None:
@@ -79,7 +95,8 @@ def forget_frames(error: BaseException) -> None:
 
 
 class AccelError(Exception):
-    """The root of the errors that accel raises on purpose; only wrong arguments raise a plain `TypeError` or `ValueError`.
+    """The root of the errors that accel raises on purpose; only wrong arguments raise a plain `TypeError` or
+    `ValueError`.
 
     Parameters
     ----------
@@ -118,6 +135,18 @@ class AccelError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         # Exceptions are pickled by their positional arguments, which would lose the keywords.
         return (_rebuild, (type(self), self.message, self.__dict__))
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython prints of the error: the caller's own lines down to the call of accel, and the
+        message. The rest is in `__traceback__`."""
+        import traceback
+        from itertools import takewhile
+
+        frames = traceback.extract_tb(self.__traceback__)
+        # Those of IPython lie before the cell.
+        own = [one for one in takewhile(_is_outside, frames) if _SHELL not in one.filename]
+        lines = ["Traceback (most recent call last):\n", *traceback.format_list(own)] if own else []
+        return "".join([*lines, *traceback.format_exception_only(self)]).splitlines()
 
     def at(self, *, path: str | None = None, place: str | None = None) -> AccelError:
         """Fill in the file and the place if an inner layer did not know them.
@@ -199,9 +228,9 @@ class EncryptedFileError(AccelError, ValueError):
 class StoreError(AccelError, OSError):
     """A store did not respond, or not with the requested bytes.
 
-    `transient` says whether the same request may succeed later, `status` is the HTTP status if one is known, and
-    `retry_after` the seconds that the server asks to wait. As for any OSError, `filename` and `strerror` are the path and
-    the message.
+    `transient` says whether the same request may succeed later, `status` is the HTTP status if one is known,
+    and `retry_after` the seconds that the server asks to wait. As for any OSError, `filename` and `strerror`
+    are the path and the message.
     """
 
     def __init__(
@@ -232,14 +261,15 @@ class StoreError(AccelError, OSError):
 
 
 class ObjectNotFoundError(StoreError, FileNotFoundError):
-    """There is no object of that name, or none that matches the pattern. `errno` is ENOENT, as for any FileNotFoundError."""
+    """There is no object of that name, or none that matches the pattern. `errno` is ENOENT, as for any
+    FileNotFoundError."""
 
     errno = ENOENT
 
 
 class AccessDeniedError(StoreError, PermissionError):
-    """The file system, or a store with status 401 or 403, refused to read or write. `errno` is EACCES, as for most
-    PermissionErrors."""
+    """The file system, or a store with status 401 or 403, refused to read or write. `errno` is EACCES, as for
+    most PermissionErrors."""
 
     errno = EACCES
 
@@ -251,8 +281,8 @@ class ObjectChangedError(StoreError):
 class PredicateError(AccelError, ValueError):
     """A `where` that cannot be parsed, or compares what cannot be compared.
 
-    If the predicate was text, `text` is the predicate and `position` the index of the wrong character in it; the message
-    shows both.
+    If the predicate was text, `text` is the predicate and `position` the index of the wrong character in it;
+    the message shows both.
     """
 
     def __init__(
@@ -307,14 +337,25 @@ class SchemaMismatchError(AccelError, ValueError):
     """The schemas of the files of one scan contradict each other, or the data does not fit a schema."""
 
 
+class TableFormatError(AccelError, ValueError):
+    """What a table or another source says of its files contradicts itself or the files, or is not
+    supported."""
+
+
+class ScanTimeoutError(AccelError, TimeoutError):
+    """A call was not done within its `timeout`. Nothing of it is in flight any more."""
+
+
 class MemoryLimitError(AccelError, MemoryError):
     """One piece that cannot be cut is larger than `options.memory_limit`."""
 
 
 class refuse_unforeseen:
-    """A context that turns any other exception into an AccelError, for functions that read bytes that may be damaged.
+    """A context that turns any other exception into an AccelError, for functions that read bytes that may be
+    damaged.
 
-    Foreseen damage raises its own errors; for unforeseen damage, too, callers have to catch only one kind of error.
+    Foreseen damage raises its own errors; for unforeseen damage, too, callers have to catch only one kind of
+    error.
 
     Parameters
     ----------

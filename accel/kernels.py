@@ -1,7 +1,8 @@
 """Arrow's compute functions by name, without `pyarrow.compute`.
 
-Importing that module takes 25 ms, because it makes a Python function for each of three hundred kernels. The functions
-below have the signatures of `pyarrow.compute`; any other name is taken from there when it is first used.
+Importing that module takes 25 ms, because it makes a Python function for each of three hundred kernels. The
+functions below have the signatures of `pyarrow.compute`; any other name is taken from there when it is first
+used.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from accel.memory import pool
 
 __all__ = ["fill_null"]
 
-_PLAIN: Final = frozenset(
+PLAIN: Final = frozenset(
     {
         "add",
         "and_",
@@ -43,7 +44,7 @@ _PLAIN: Final = frozenset(
 )
 """Functions that are called without options."""
 _NAMES: Final = {"and_": "and", "or_": "or"}
-_OPTIONS: Final = {
+OPTIONS: Final = {
     "ends_with": "MatchSubstringOptions",
     "is_in": "SetLookupOptions",
     "match_substring": "MatchSubstringOptions",
@@ -55,9 +56,9 @@ _OPTIONS: Final = {
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    if name in _PLAIN:
+    if name in PLAIN:
         found: Any = _plain(name)
-    elif name in _OPTIONS:
+    elif name in OPTIONS:
         found = _with_options(name)
     else:
         import pyarrow.compute
@@ -83,7 +84,7 @@ def _with_options(name: str) -> Callable[..., Any]:
     import pyarrow._compute
 
     call = _function(name)
-    make = getattr(pyarrow._compute, _OPTIONS[name])
+    make = getattr(pyarrow._compute, OPTIONS[name])
     return lambda values, **options: call([values], make(**options), pool())
 
 

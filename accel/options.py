@@ -6,8 +6,11 @@ import dataclasses
 import enum
 import math
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral, Real
-from typing import Literal
+from typing import Any, Literal
+
+from accel.events import Listener
 
 __all__ = ["KIB", "MIB", "REQUEST_SECONDS", "Int96Unit", "Options", "Phases", "Transport", "check_options"]
 
@@ -21,7 +24,7 @@ _MAY_BE_ZERO = (
     "inline_decode_bytes",
     "probe_min_bytes",
 )
-_MAY_BE_INFINITE = ("backoff_max",)
+_MAY_BE_INFINITE = ("backoff_max", "retry_seconds")
 """Options without an upper limit."""
 _TOO_MUCH = 1 << 62
 """Sums and products of smaller values fit 64 bits."""
@@ -51,13 +54,16 @@ class Int96Unit(enum.StrEnum):
     """The unit to which timestamps stored as INT96 are read."""
 
     AUTO = "auto"
-    """"us_utc" for Spark (`accel.spark.read`, `format("accel")`, and scans in `mapInArrow`), else nanoseconds."""
+    """"us_utc" for Spark (`accel.spark.read`, `format("accel")`, and scans in `mapInArrow`), else
+    nanoseconds."""
     NS = "ns"
-    """Nanoseconds, as in pyarrow, which reach from 1677 to 2262; a timestamp outside raises `SchemaMismatchError`."""
+    """Nanoseconds, as in pyarrow, which reach from 1677 to 2262; a timestamp outside raises
+    `SchemaMismatchError`."""
     US = "us"
     """Microseconds, which reach 290,000 years to either side. The time is rounded down."""
     US_UTC = "us_utc"
-    """The same with the zone UTC, as Spark reads them: they are instants. Columns of files without INT96 stay as they are."""
+    """The same with the zone UTC, as Spark reads them: they are instants. Columns of files without INT96 stay
+    as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,55 +77,62 @@ class Options:
     TypeError
         A value does not have the type of its option.
     ValueError
-        A value is out of range: negative, 0 for most options, or at least 2**62. `backoff_max` may be infinite.
+        A value is out of range: negative, 0 for most options, or at least 2**62. `backoff_max` and
+        `retry_seconds` may be infinite.
     """
 
     tail_hint: int | None = None
-    """Bytes of the end of a file that are read first, until a file in the same folder has shown how many are needed.
-    None: those that add a quarter to the measured latency of the store, at least 128 KiB, at most 448 KiB, and at
-    most 1/512 of a file whose size is known (if that is more than 128 KiB); 128 KiB for local files."""
+    """Bytes of the end of a file that are read first, until a file in the same folder has shown how many are
+    needed. None: those that add a quarter to the measured latency of the store, at least 128 KiB, at most 448
+    KiB, and at most 1/512 of a file whose size is known (if that is more than 128 KiB); 128 KiB for local
+    files."""
     max_tail_hint: int = 4 * MIB
     """The most bytes of the end of a file that are read first."""
     max_footer_bytes: int = 256 * MIB
     """The most bytes of a footer; a longer one is refused."""
     max_gap_bytes: int | None = None
-    """The most unwanted bytes between two ranges of one file that are merged. None: the bytes that one response brings,
-    at the measured bandwidth of the store, in the time that a request costs (0.4 ms; 0.05 for local files): 32 KiB at
-    90 MB/s, and at most 1 MiB. If many requests would be left, the gaps may be as wide as all responses together bring in
-    that time."""
+    """The most unwanted bytes between two ranges of one file that are merged. None: the bytes that one
+    response brings, at the measured bandwidth of the store, in the time that a request costs (0.4 ms; 0.05
+    for local files): 32 KiB at 90 MB/s, and at most 1 MiB. If many requests would be left, the gaps may be as
+    wide as all responses together bring in that time."""
     max_coalesced_bytes: int | None = None
-    """The most bytes of one request: ranges are not merged beyond this, and a longer range is split.
-    None: an even share of the bytes that are read at the same time, at least 512 KiB and at most 8 MiB. The share is an
-    eighth at first, and then a half to a sixteenth, by measurements of the store. It is 8 MiB if several responses at once
-    bring no more than one, and for local files."""
+    """The most bytes of one request: ranges are not merged beyond this, and a longer range is split. Up to
+    1.4 times as many come in one request if nothing else is near. None: an even share of the bytes that are
+    read at the same time, at least 512 KiB and at most 8 MiB. The share is an eighth at first, and then a
+    half to a sixteenth, by measurements of the store. It is 8 MiB if several responses at once bring no more
+    than one, and for local files."""
     probe_min_bytes: int | None = None
-    """Bytes of pages in doubt from which on bloom filters, dictionaries and embedded indexes are consulted.
-    None: those that come and are decoded in the measured time of one round trip (2 MiB at 30 ms and 90 MB/s), divided
-    among the files that are planned at once, and at least 1 MiB. Cached ones are consulted at any size."""
+    """Bytes of undecided pages from which on bloom filters, dictionaries and embedded indexes are consulted.
+    None: those that come and are decoded in the measured time of one round trip (2 MiB at 30 ms and 90 MB/s),
+    divided among the files that are planned at once, and at least 1 MiB. Cached ones are consulted at any
+    size."""
     max_requests_in_flight: int = 256
     """Requests in flight at once, per store."""
     max_files_in_flight: int = 256
-    """Files whose metadata one scan reads at once; more than 128 only while it waits for the network, and not for the
-    processor. At 30 ms, 256 amount to at most 8,000 footers per second."""
+    """Files whose metadata one scan reads at once; more than 128 only while it waits for the network, and not
+    for the processor. At 30 ms, 256 amount to at most 8,000 footers per second."""
     max_tasks_in_flight: int = 8
-    """Pieces of row groups that one scan fetches or decodes at once, counted in pieces of full size (`piece_bytes`). A
-    smaller piece counts by its share of a full one; below a quarter it counts twice its share (at most a quarter, at least
-    a sixteenth). Up to four times as many are in flight if the network holds more bytes than these (measured latency
-    times bandwidth). For local files there are only as many as keep the decoding threads busy."""
+    """Pieces of row groups that one scan fetches or decodes at once, counted in pieces of full size
+    (`piece_bytes`). A smaller piece counts by its share of a full one; below a quarter it counts twice its
+    share (at most a quarter, at least a sixteenth). Up to four times as many are in flight if the network
+    holds more bytes than these (measured latency times bandwidth). For local files there are only as many as
+    keep the decoding threads busy."""
     memory_limit: int = 512 * MIB
     """The most bytes in memory of one scan: fetched, being decoded, and decoded but not yet consumed."""
     piece_bytes: int = 12 * MIB
-    """About the compressed bytes of the pieces in which the selected pages of a row group are read. With more than 96 columns
-    pieces are larger in proportion, up to an eighth of `memory_limit`. For local files fewer are in flight."""
+    """About the compressed bytes of the pieces in which the selected pages of a row group are read. With more
+    than 96 columns pieces are larger in proportion, up to an eighth of `memory_limit`. For local files fewer
+    are in flight."""
     phases: Phases | Literal["auto", "one", "two"] = Phases.AUTO
-    """Late materialization: whether the filter columns are read first, and the others only for rows that match."""
+    """Late materialization: whether the filter columns are read first, and the others only for rows that
+    match."""
     batch_rows: int = 131_072
     """The most rows of a batch."""
     decode_threads: int = 0
     """Threads that decode; 0 means one per core."""
     inline_decode_bytes: int = 256 * KIB
-    """Compressed bytes below which a piece is decoded without a thread; four times as many if only some of its rows are
-    wanted."""
+    """Compressed bytes below which a piece is decoded without a thread; four times as many if only some of
+    its rows are wanted."""
     assumed_latency: float = 0.03
     """Seconds until the first byte of a response, until a few requests have measured the store."""
     assumed_bandwidth: float = 90e6
@@ -129,14 +142,19 @@ class Options:
     read_timeout: float = 30.0
     """Seconds without progress of one request: until its first byte, and between two parts of its body."""
     max_attempts: int = 6
-    """Attempts of one request, the first included. Cut bodies count as one attempt as long as each brings a sixteenth of the
-    range."""
+    """Attempts of one request, the first included. Cut bodies count as one attempt as long as each brings a
+    sixteenth of the range."""
     backoff_base: float = 0.1
     """The most seconds before the first retry, which are random; the most seconds double with each retry."""
     backoff_max: float = 10.0
     """The most seconds before any retry, whatever the server requests."""
+    retry_seconds: float = 75.0
+    """Seconds from the first attempt of a request, or from the last bytes of its response, after which no
+    further attempt is made: a server that never answers is given up after 90 seconds, three times
+    `read_timeout`."""
     int96_unit: Int96Unit | Literal["auto", "ns", "us", "us_utc"] = Int96Unit.AUTO
-    """The unit to which timestamps stored as INT96 (by Impala, and older Sparks) are read. A plan has the unit of its planning."""
+    """The unit to which timestamps stored as INT96 (by Impala, and older Sparks) are read. A plan has the
+    unit of its planning."""
     transport: Transport | Literal["auto", "obstore"] = Transport.AUTO
     """How ranges of S3 are read."""
     max_unranged_bytes: int = 64 * MIB
@@ -146,9 +164,20 @@ class Options:
     allow_unpinned: bool = False
     """Whether objects without an etag are read in several requests, which may mix two versions."""
     verify_checksums: bool = True
-    """Whether the CRCs of pages are verified; a page that does not match is refused. A CRC of 0 means none."""
+    """Whether the CRCs of pages are verified; a page that does not match is refused. A CRC of 0 means
+    none."""
     strict: bool = False
-    """Whether a file with an invalid index or metadata is refused; otherwise that is ignored with a warning."""
+    """Whether a file with an invalid index or metadata is refused; otherwise that is ignored with a
+    warning."""
+
+    on_event: Listener | None = dataclasses.field(default=None, compare=False)
+    """A function that is called with each `Event` of the scan: requests, retries, warnings, the beginning and
+    the end. It runs on the thread that reads, so it returns at once; it stays in its process, and does not
+    travel with the options. docs/operations.md shows logging and OpenTelemetry."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        settings = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "on_event"}
+        return partial(Options, **settings), ()
 
     def for_spark(self) -> Options:
         """Return the options with the defaults for rows that Spark takes.
@@ -174,6 +203,10 @@ class Options:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
+            if field.name == "on_event":
+                if value is not None and not callable(value):
+                    raise TypeError(f"option on_event is a function, not {value!r:.80}")
+                continue
             if isinstance(field.default, bool):
                 if not isinstance(value, bool):
                     raise TypeError(f"option {field.name} is True or False, not {value!r}")

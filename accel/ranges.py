@@ -104,13 +104,16 @@ class Kind(enum.StrEnum):
     LISTING = "listing"
     CATALOG = "catalog"
     """Whatever is read of an index outside the files."""
+    TABLE = "table metadata"
+    """The log, checkpoints, manifests and deleted rows of a table."""
 
 
 class ReadKey(NamedTuple):
     """The key of a byte range, so that nothing is matched by position.
 
-    `row_group` and `column` (the ordinal of the leaf in the schema) are -1 for what belongs to the whole file. `ordinal` is
-    the number of a page in its chunk, else 0. The file is not part of the key, as one step reads only one file.
+    `row_group` and `column` (the ordinal of the leaf in the schema) are -1 for what belongs to the whole
+    file. `ordinal` is the number of a page in its chunk, else 0. The file is not part of the key, as one step
+    reads only one file.
     """
 
     kind: Kind

@@ -1,6 +1,7 @@
 """`python -m bench`: accel and what one would use instead, on the same bytes, in one run.
 
-Writes bench/report/ and prints the table. With --gate it fails when ratios are worse than the committed baseline's.
+Writes bench/report/ and prints the table. With --gate it fails when ratios are worse than the committed
+baseline's.
 """
 
 from __future__ import annotations
@@ -51,14 +52,15 @@ _WHOLE = Effort(
 )
 _LARGER = 4.0
 _THE_REST = "cases that are not here"
-_ONLY_ALL = "what is compared are ratios to the best of all systems"
+_ONLY_ALL = "what is compared are ratios to all systems"
 _AFTERWARDS = 60.0
 """Seconds of --minutes for ending the systems and for the pictures."""
 _FIRST = (
     Query("first", (FLIGHTS,), FLIGHT, (("carrier", "=", "HA"), ("dep_delay", ">", 60))),
     Query("first", (SYNTHETIC,), FIVE, (("key", "=", 300),)),
 )
-"""Asked of every system before all cases: whatever it imports or starts on its first queries is no part of them."""
+"""Asked of every system before all cases: whatever it imports or starts on its first queries is no part of
+them."""
 _NOT_QUICK = {
     "spark": "its start takes longer than the quick run has",
     "arro3": "it reads whole files, having neither filters nor columns",
@@ -67,8 +69,9 @@ _NOT_QUICK = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, report, compare; 0 when all went well, 1 when answers differ, the gate is shut, or the run was stopped."""
-    given = _parse(arguments)
+    """Run, report, compare; 0 when all went well, 1 when answers differ, the gate is shut, or the run was
+    stopped."""
+    given = parse_arguments(arguments)
     # Ended by a signal, it takes its servers and systems with it.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     started = time.monotonic()
@@ -93,10 +96,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"\nAbsolute times are this machine's ({machine['cores']} cores, load {machine['load']}): compare ratios. "
         f"All of it: {given.report / 'report.md'}"
     )
-    return _judge(document, given)
+    return judge(document, given)
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--quick", action="store_true", help="small data, few samples: some four minutes")
     parser.add_argument(
@@ -247,11 +250,11 @@ def _write(document: Document, folder: Path, tell: Callable[[str], None]) -> Non
     tell(f"{len(pictures)} plots and report.md are in {folder}")
 
 
-def _judge(document: Document, given: argparse.Namespace) -> int:
+def judge(document: Document, given: argparse.Namespace) -> int:
     """Whether the answers agree, and the gate.
 
-    A run of some cases is compared with these, and made the baseline of these; one whose answers differ, or of some
-    systems, of none.
+    A run of some cases is compared with these, and made the baseline of these; one whose answers differ, or
+    of some systems, of none.
     """
     status = 0
     for failure in document.wrong:

@@ -10,8 +10,9 @@ __all__ = ["round_trips"]
 def round_trips(times: Iterable[tuple[float, float]]) -> int:
     """The most requests of which each began after the one before had ended.
 
-    A request that began while all others were under way cannot have waited for one; one that began after another's
-    end may have, and is taken to. Taking always the request that ends first gives the longest such chain.
+    A request that began while all others were under way cannot have waited for one; one that began after
+    another's end may have, and is taken to. Taking always the request that ends first gives the longest such
+    chain.
 
     Parameters
     ----------

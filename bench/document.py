@@ -16,7 +16,7 @@ from bench.sample import Failure, Sample
 from bench.suite import Case
 from bench.summary import Summary, summarise
 
-__all__ = ["CaseNote", "Document", "about_machine", "read_document", "write_document"]
+__all__ = ["CaseNote", "Document", "about_machine", "joined", "read_document", "write_document"]
 
 FORMAT = 1
 _VERSIONS = (
@@ -64,7 +64,8 @@ class Document:
     machine: Mapping[str, Any]
     network: Mapping[str, float]
     store: str = "minio"
-    """Who answered reads of objects (`bench.network.Store`); reports that do not say are older than the other one."""
+    """Who answered reads of objects (`bench.network.Store`); reports that do not say are older than the other
+    one."""
     effort: Mapping[str, float | None] = field(default_factory=dict)
     """How the samples were taken (`bench.runner.Effort`): seconds, and rounds at least."""
     only: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -88,6 +89,34 @@ class Document:
     def wrong(self) -> list[Failure]:
         """Where systems disagreed about the rows."""
         return [failure for failure in self.failures if failure.kind == "rows"]
+
+
+def joined(first: Document, other: Document) -> Document:
+    """Return a run with the cases of another one in place of its own of these names.
+
+    The load of the machine is the greater one.
+
+    Raises
+    ------
+    ValueError
+        They differ in what runs must share to be compared, or in the network or the versions measured.
+    """
+    for what, one, two in (
+        ("settings", first.setting, other.setting),
+        ("networks", first.network, other.network),
+        ("versions", first.machine["versions"], other.machine["versions"]),
+    ):
+        if one != two:
+            raise ValueError(f"the runs differ in their {what}: {one} and {two}")
+    of_other = {sample.case for sample in other.samples}
+    return dataclasses.replace(
+        first,
+        cases={**first.cases, **other.cases},
+        samples=[*(one for one in first.samples if one.case not in of_other), *other.samples],
+        failures=[*(one for one in first.failures if one.case not in of_other), *other.failures],
+        machine={**first.machine, "load": max(first.machine["load"], other.machine["load"])},
+        _summary=[],
+    )
 
 
 def about_machine() -> dict[str, Any]:

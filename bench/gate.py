@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,16 @@ from bench.network import FIRST_BYTE
 from bench.suite import BY_DELAY
 from bench.summary import SUBJECT, Place
 
-__all__ = ["BASELINE", "Regression", "Tolerance", "compare", "figures", "read_baseline", "update_baseline"]
+__all__ = [
+    "BASELINE",
+    "WON",
+    "Regression",
+    "Tolerance",
+    "compare",
+    "figures",
+    "read_baseline",
+    "update_baseline",
+]
 
 BASELINE = Path(__file__).with_name("baseline.json")
 
@@ -40,7 +50,8 @@ TOLERANCES = {
     # Times are compared within one run, yet a loaded machine does not slow all systems alike.
     "time over the floor's": Tolerance(2.0, 0.2),
     "fastest peer's time over accel's": Tolerance(2.0, higher_is_better=True),
-    # What is fetched hardly depends on the machine: on the rows that were drawn, and on what was learned of the network.
+    # What is fetched hardly depends on the machine: on the rows that were drawn, and on what was learned of
+    # the network.
     "bytes over the floor's": Tolerance(1.15, 0.05),
     # The floor reads what accel's plan keeps: whether that is more than it was is only seen by itself.
     "kilobytes": Tolerance(1.15, 10.0),
@@ -48,18 +59,24 @@ TOLERANCES = {
     # A request that was merely late seems to have waited.
     "round trips": Tolerance(1.0, 1.0),
 }
+WON = 0.95
+"""What of the ratios of the peers' times to accel's must stay, of the median peer: one peer alone may have been
+slower or faster than in the baseline's run, accel is in all of its ratios."""
+_RATIO = "'s time over accel's"
 _MOST = "most kilobytes"
 """Of any sample; not compared itself."""
-# Random keys lie in pages of different sizes, and how many are asked for depends on the time there is: where the samples
-# of the baseline differ, the median of one run has been twice the most of another.
+# Random keys lie in pages of different sizes, and how many are asked for depends on the time there is: where
+# the samples of the baseline differ, the median of one run has been twice the most of another.
 _DRAWN = Tolerance(2.5, 10.0)
-# Of so many requests some begin after others have ended whether they had to or not (2 to 13 "trips" of one case).
+# Of so many requests some begin after others have ended whether they had to or not (2 to 13 "trips" of one
+# case).
 _MANY_REQUESTS = 100
 # Of few requests in few trips none was late in any of many runs: there one trip more is a wait more.
 _FEW_REQUESTS, _FEW_TRIPS = 20, 2
 _EXACT = Tolerance(1.0)
-# Who mostly waits for the network does so on a loaded machine, too: in some thirty runs the same code was never slower than
-# this, and a lookup that takes twice as long is. What sends nothing takes milliseconds, which vary more.
+# Who mostly waits for the network does so on a loaded machine, too: in some thirty runs the same code was
+# never slower than this, and a lookup that takes twice as long is. What sends nothing takes milliseconds,
+# which vary more.
 _WAITING = Tolerance(1.5, 0.2)
 _WAITING_BELOW = 1.5
 
@@ -91,10 +108,12 @@ def figures(document: Document) -> dict[str, dict[str, float]]:
         subject = lines.get(SUBJECT)
         if subject is None:
             continue
-        peer = document.summary.rival(place)
+        peers = document.summary.peers(place)
+        fastest = document.summary.rival(place)
         values = {
             "time over the floor's": document.summary.over_floor(place, subject),
-            "fastest peer's time over accel's": None if peer is None else peer.p50 / subject.p50,
+            "fastest peer's time over accel's": None if fastest is None else fastest.p50 / subject.p50,
+            **{f"{peer.system}{_RATIO}": peer.p50 / subject.p50 for peer in peers},
             "bytes over the floor's": document.summary.over_minimum(place, subject),
             "kilobytes": subject.bytes / 1000,
             _MOST: subject.most_bytes / 1000,
@@ -115,7 +134,8 @@ def _is_of(where: str, cases: Collection[str]) -> bool:
 
 
 def compare(now: Figures, before: Figures, *, cases: Collection[str] | None = None) -> list[Regression]:
-    """What got worse. What the baseline does not have is not compared, nor are the round trips of many requests.
+    """What got worse. What the baseline does not have is not compared, nor are the round trips of many
+    requests.
 
     Parameters
     ----------
@@ -134,7 +154,7 @@ def _worse(now: Figures, before: Figures, cases: Collection[str] | None) -> Iter
         new = now.get(where, {})
         many = max(old.get("requests", 0.0), new.get("requests", 0.0)) > _MANY_REQUESTS
         for name, value in old.items():
-            if name == _MOST or (many and name == "round trips"):
+            if _is_ratio(name) or name == _MOST or (many and name == "round trips"):
                 continue
             current = new.get(name)
             tolerance = _tolerance(name, where, new, old)
@@ -142,6 +162,25 @@ def _worse(now: Figures, before: Figures, cases: Collection[str] | None) -> Iter
                 tolerance, value = _DRAWN, old[_MOST]
             if current is None or not tolerance.allows(current, value):
                 yield Regression(where, name, current, value)
+        yield from _fallen(where, new, old)
+
+
+def _is_ratio(name: str) -> bool:
+    """Whether a figure is a ratio to one peer."""
+    return name.endswith(_RATIO) and name not in TOLERANCES
+
+
+def _fallen(where: str, new: Mapping[str, float], old: Mapping[str, float]) -> Iterator[Regression]:
+    """The ratios that fell, where those of the median peer did."""
+    ratios = {name: value for name, value in old.items() if _is_ratio(name) and value > 0}
+    both = {name: new[name] / value for name, value in ratios.items() if name in new}
+    if ratios and not both:
+        name = max(ratios, key=lambda name: ratios[name])
+        yield Regression(where, name, None, ratios[name])
+    elif both and statistics.median(both.values()) < WON:
+        for name, share in both.items():
+            if share < WON:
+                yield Regression(where, name, new[name], ratios[name])
 
 
 def _tolerance(name: str, where: str, new: Mapping[str, float], old: Mapping[str, float]) -> Tolerance:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 __all__ = ["ALL", "run_micros"]
 
-ALL = ("footer", "planning", "startup", "full_scan", "memory", "lookup_cpu", "many_small")
+ALL = ("footer", "planning", "startup", "full_scan", "memory", "lookup_cpu", "many_small", "cpu_profile")
 _LIMIT = 900.0
 _CALL = """
 import contextlib, json, sys

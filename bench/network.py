@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
 from bench.chains import round_trips
 from bench.peers.endpoint import Endpoint
+from tests.support.certificate import Certificate, make_certificate
 from tests.support.object_cache import DEFAULT_CACHE_BYTES
 from tests.support.proxy import ProxyProcess
 from tests.support.relay import Passage
@@ -55,7 +56,7 @@ def traffic_of(passages: Sequence[Passage]) -> Traffic:
 class Network:
     """The proxy, and how a system reaches it."""
 
-    def __init__(self, minio: Minio, proxy: ProxyProcess) -> None:
+    def __init__(self, minio: Minio, proxy: ProxyProcess, certificate: Certificate) -> None:
         self._proxy = proxy
         self.endpoint = Endpoint(
             url=proxy.url,
@@ -65,6 +66,10 @@ class Network:
             bucket=BUCKET,
             origin=minio.url,
         )
+        self.secure_endpoint = replace(
+            self.endpoint, url=proxy.secure_url, authorities=str(certificate.authorities)
+        )
+        """The same by TLS."""
         self.storage_options = minio.storage_options()
         """obstore's, past the proxy."""
 
@@ -84,6 +89,11 @@ class Network:
         """Forget what passed; `first_byte` seconds from now on."""
         self._proxy.reset(first_byte=first_byte)
 
+    @property
+    def passages(self) -> Sequence[Passage]:
+        """What has passed since `begin`."""
+        return self._proxy.passages
+
     def end(self) -> Traffic:
         """What has passed since `begin`, after all of it has ended: some systems leave reads behind them."""
         deadline = time.monotonic() + _DRAIN
@@ -97,9 +107,11 @@ class Network:
 @contextlib.contextmanager
 def slow_network(store: Store = Store.MEMORY, *, cache_bytes: int = DEFAULT_CACHE_BYTES) -> Iterator[Network]:
     """Start MinIO and the proxy, with an empty bucket; `cache_bytes` bounds the memory of `Store.MEMORY`."""
-    with Minio(install_minio()) as minio:
+    with Minio(install_minio()) as minio, make_certificate() as certificate:
         minio.create_bucket(BUCKET)
         cache_as = minio if store is Store.MEMORY else None
         network = {"first_byte": FIRST_BYTE, "bandwidth": BANDWIDTH}
-        with ProxyProcess(minio.url, **network, cache_as=cache_as, cache_bytes=cache_bytes) as proxy:
-            yield Network(minio, proxy)
+        with ProxyProcess(
+            minio.url, **network, cache_as=cache_as, cache_bytes=cache_bytes, certificate=certificate
+        ) as proxy:
+            yield Network(minio, proxy, certificate)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_all", "file_name"]
+__all__ = ["draw_all", "file_name", "with_dark_colours"]
 
 # Systems keep their colour in every plot; accel stands out, the floor is a line that nobody crosses.
 _COLOURS = {
@@ -33,6 +33,12 @@ _COLOURS = {
     "spark": "#e07a3f",
 }
 _OTHER = "#999999"
+_DARK = (
+    " <style>@media (prefers-color-scheme: dark) { text { fill: #eceef2 } "
+    '[style*="fill: #ffffff"] { fill: #1e2129 !important } '
+    '[style*="stroke: #000000"], [style*="stroke: #222222"] { stroke: #d5d9e0 !important } '
+    '[style*="fill: #222222"] { fill: #d5d9e0 !important } }</style>\n '
+)
 
 
 def draw_all(document: Document, folder: Path) -> list[Path]:
@@ -58,11 +64,17 @@ def draw_all(document: Document, folder: Path) -> list[Path]:
             continue
         path = folder / f"{name}.svg"
         figure.savefig(path, metadata={"Date": None})
+        path.write_text(with_dark_colours(path.read_text("utf-8")), "utf-8")
         figure.set_layout_engine("none")  # it is laid out, and takes longest
         figure.savefig(path.with_suffix(".png"), dpi=120)
         _close(figure)
         written.append(path)
     return written
+
+
+def with_dark_colours(svg: str) -> str:
+    """The same picture of matplotlib, with other colours for the ground and the ink on dark pages."""
+    return svg.replace("</defs>", f"{_DARK}</defs>", 1)
 
 
 def file_name(case: str) -> str:

@@ -29,7 +29,8 @@ class Query:
     columns: tuple[str, ...] | None = None
     """The columns wanted, in order; None for all."""
     where: tuple[tuple[str, str, Any], ...] = ()
-    """AND of (column, op, value). Values: int, float, str, date, datetime (UTC), or for `in` a tuple of them."""
+    """AND of (column, op, value). Values: int, float, str, date, datetime (UTC), or for `in` a tuple of
+    them."""
     count: bool = False
     """Only the number of rows is wanted."""
     row_groups: tuple[int, ...] | None = None

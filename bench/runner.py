@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from bench.network import FIRST_BYTE, Network, Traffic
 from bench.peers.child import Child
+from bench.peers.endpoint import Endpoint
 from bench.peers.protocol import Measured, PeerError, Unsupported
 from bench.queries import Query
 from bench.sample import Failure, Sample
@@ -25,7 +26,8 @@ _Answer = TypeVar("_Answer", str, tuple[int, ...])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How many samples each case gets. A round is a turn of every system: one sample, and more while they are quick."""
+    """How many samples each case gets. A round is a turn of every system: one sample, and more while they are
+    quick."""
 
     samples: dict[Mode, int]
     heavy_samples: int
@@ -38,16 +40,17 @@ class Effort:
     """Seconds of one mode of one case after which no round begins, once `least` were taken."""
     least: int
     turn: float = 0.0
-    """Seconds after which a turn ends: whoever answers sooner is asked again, for one sample in so many rounds as the
-    slowest leave time for says little."""
+    """Seconds after which a turn ends: whoever answers sooner is asked again, for one sample in so many
+    rounds as the slowest leave time for says little."""
     deadline: float | None = None
-    """Of `time.monotonic`: each mode of each case gets its part of the time until then, and at most `budget`."""
+    """Of `time.monotonic`: each mode of each case gets its part of the time until then, and at most
+    `budget`."""
     share: float = 2.0
-    """A system sits out rounds while it has taken so many times what the median system has, and more than an even
-    part of the budget: else the slowest would leave the others few samples."""
+    """A system sits out rounds while it has taken so many times what the median system has, and more than an
+    even part of the budget: else the slowest would leave the others few samples."""
     brisk: float = 2.0
-    """Seconds of a turn. Whoever took no more in the last one is asked again although the time is over: those that a
-    ratio compares are the quickest."""
+    """Seconds of a turn. Whoever took no more in the last one is asked again although the time is over: those
+    that a ratio compares are the quickest."""
     brisk_rounds: int = 1
     """Until there were so many rounds."""
     limit: float = 120.0
@@ -73,12 +76,14 @@ class Effort:
         return max(0.0, min(self.budget, (self.deadline - now) * weights[0] / sum(weights)))
 
     def is_over(self, rounds: int, passed: float, budget: float) -> bool:
-        """Whether a mode is to end after so many rounds and seconds; where time is short, one round is enough."""
+        """Whether a mode is to end after so many rounds and seconds; where time is short, one round is
+        enough."""
         enough = 1 if self.deadline is not None and passed > _LATE * budget else self.least
         return rounds >= enough and passed > budget
 
     def asked_on(self, rounds: int, turns: Mapping[str, float]) -> list[str]:
-        """Of the systems, by what their last turns took, those that a mode does not end for when its time is over."""
+        """Of the systems, by what their last turns took, those that a mode does not end for when its time is
+        over."""
         return [name for name, took in turns.items() if took <= self.brisk and rounds < self.brisk_rounds]
 
     def sits_out(self, name: str, spent: Mapping[str, float], budget: float) -> bool:
@@ -131,20 +136,31 @@ class Runner:
     stopped: bool = False
     """Whether not all was asked."""
     _children: dict[str, Child] = field(default_factory=dict)
+    _first: Sequence[Query] = ()
+    _tls: bool = False
 
-    def open(self, first: Sequence[Query]) -> None:
-        """Start every system and ask it the first queries; one that cannot be had is left out, and said."""
+    @property
+    def _endpoint(self) -> Endpoint:
+        return self.network.secure_endpoint if self._tls else self.network.endpoint
+
+    def open(self, first: Sequence[Query], *, tls: bool = False) -> None:
+        """Start every system and ask it the first queries; one that cannot be had is left out, and said.
+
+        With `tls`, the systems reach the store by TLS.
+        """
+        self._first, self._tls = first, tls
         self.network.begin()
         for name in self.names:
             child = Child(name, limit=self.effort.limit)
             try:
-                child.open(self.network.endpoint)
+                child.open(self._endpoint)
                 for query in first:
                     with contextlib.suppress(Unsupported):
                         child.run(query)
             except (PeerError, Unsupported) as error:
                 child.close()
-                self._fail(_START, Mode.COLD, name, "error", str(error))
+                kind = "unsupported" if isinstance(error, Unsupported) else "error"
+                self._fail(_START, Mode.COLD, name, kind, str(error))
                 continue
             except BaseException:
                 child.close()
@@ -155,6 +171,7 @@ class Runner:
         """End all processes."""
         for child in self._children.values():
             child.close()
+        self._children.clear()
 
     def run(self, cases: Iterable[Case]) -> None:
         """All modes of all cases."""
@@ -162,6 +179,11 @@ class Runner:
         weights = [_weight(case) for case, _ in todo]
         able: list[str] = []
         for number, (case, mode) in enumerate(todo):
+            if case.tls != self._tls:
+                # In new processes, which meet the other way to the store as the first one.
+                self.close()
+                self.open(self._first, tls=case.tls)
+                self.tell(f"the store is reached by {'TLS' if case.tls else 'plain HTTP'} from here on")
             if not number or todo[number - 1][0] is not case:
                 able = list(self._children)
             able = self._time_mode(
@@ -191,8 +213,8 @@ class Runner:
             able = [name for name in able if self._meet(case, mode, name, repeated)]
         spent, turns = dict.fromkeys(able, 0.0), dict.fromkeys(able, 0.0)
         most, taken = self.effort.samples_of(case, mode), 0
-        # What a system loads at the first query of a kind is part of no answer: in the first mode one is not counted.
-        # Before the others it has met the file.
+        # What a system loads at the first query of a kind is part of no answer: in the first mode one is not
+        # counted. Before the others it has met the file.
         number = -1 if mode is Mode.COLD else 0
         while able and taken < most:
             over = self.effort.is_over(number, time.monotonic() - started, budget)
@@ -296,7 +318,8 @@ class Runner:
         )
 
     def _compare(self, case: Case, mode: Mode, found: Mapping[str, Measured]) -> None:
-        """All systems must have found the same rows, and the same values in them; whoever differs from most is named."""
+        """All systems must have found the same rows, and the same values in them; whoever differs from most
+        is named."""
         rows = {name: took.each or (took.rows,) for name, took in found.items()}
         for name, usual in _unusual(rows):
             text = f"{sum(rows[name])} rows, where most systems found {sum(usual)}"
@@ -314,7 +337,7 @@ class Runner:
             child = self._children[name]
             child.close()
             try:
-                child.open(self.network.endpoint)
+                child.open(self._endpoint)
             except (PeerError, Unsupported) as again:
                 del self._children[name]
                 child.close()

@@ -9,7 +9,8 @@ __all__ = ["Failure", "Sample"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One call. Times in seconds, sizes in bytes; requests and bytes are the proxy's count, the same for all."""
+    """One call. Times in seconds, sizes in bytes; requests and bytes are the proxy's count, the same for
+    all."""
 
     case: str
     mode: str

@@ -1,4 +1,5 @@
-"""Which rows fresh queries ask for: random ones, each in a part of the file that no earlier one has touched."""
+"""Which rows fresh queries ask for: random ones, each in a part of the file that no earlier one has
+touched."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ BLOCK = 10_000
 
 
 def fresh_rows(rows: int, seed: int, *, block: int = BLOCK) -> Iterator[int]:
-    """Row numbers below `rows`, without end: a random row of a random block, no block twice until all were met."""
+    """Row numbers below `rows`, without end: a random row of a random block, no block twice until all were
+    met."""
     rng = random.Random(seed)
     for slot in fresh_slots(-(-rows // block), seed + 1):
         first = slot * block

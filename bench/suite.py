@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import count, islice, repeat
@@ -13,7 +13,19 @@ from bench.data.catalog import Catalog
 from bench.queries import Query
 from bench.sampling import BLOCK, fresh_rows, fresh_slots, row_of_each_group
 
-__all__ = ["BY_DELAY", "FIVE", "FLIGHT", "FLIGHTS", "SYNTHETIC", "Axis", "Case", "Mode", "cases"]
+__all__ = [
+    "BY_DELAY",
+    "FIVE",
+    "FLIGHT",
+    "FLIGHTS",
+    "OVER_TLS",
+    "SYNTHETIC",
+    "Axis",
+    "Case",
+    "Mode",
+    "cases",
+    "over_tls",
+]
 
 SYNTHETIC = "synthetic.parquet"
 ACCEL, TPCHGEN, SPARK = "lineitem/accel.parquet", "lineitem/tpchgen.parquet", "lineitem/spark.parquet"
@@ -43,6 +55,20 @@ class Mode(StrEnum):
     """The same query was asked just before."""
 
 
+OVER_TLS: Mapping[str, tuple[Mode, ...]] = {
+    "point": (Mode.COLD, Mode.WARM, Mode.REPEATED),
+    "point bitmap": (Mode.WARM,),
+    "range 1%": (Mode.WARM,),
+    "weak and weak": (Mode.WARM,),
+    "wide filter": (Mode.WARM,),
+    "scan all": (Mode.COLD,),
+    "many points": (Mode.WARM,),
+    "many files": (Mode.COLD,),
+    "small groups": (Mode.COLD,),
+}
+"""The cases that are asked by TLS too, and in which modes."""
+
+
 class Axis(StrEnum):
     """What a plot sweeps."""
 
@@ -56,8 +82,8 @@ class Axis(StrEnum):
 class Case:
     """One kind of query.
 
-    `fresh` gives queries of the kind without end, each over ranges that the ones before did not touch, as far as
-    the file goes. `met` are the queries by which a system gets to know the file.
+    `fresh` gives queries of the kind without end, each over ranges that the ones before did not touch, as far
+    as the file goes. `met` are the queries by which a system gets to know the file.
     """
 
     name: str
@@ -73,6 +99,8 @@ class Case:
     """Where on the axis."""
     heavy: bool = False
     """A sample takes seconds: few are taken."""
+    tls: bool = False
+    """The store is reached by TLS."""
     overlapping: bool = False
     """Its queries read much of the same: who keeps data must meet the file anew before each warm sample."""
 
@@ -131,7 +159,22 @@ def _lookups(catalog: Catalog, key: str, column: str, *, block: int = BLOCK) -> 
 
 
 def cases(catalog: Catalog) -> list[Case]:
-    """All of them, in the order of the report."""
+    """All of them, in the order of the report: the headline cases by TLS at the end."""
+    # Made once more: with the same seeds they ask the same queries.
+    again = {case.name: case for case in _plain(catalog)}
+    secure = [
+        replace(again[name], name=over_tls(name), what=f"{again[name].what}, by TLS", modes=modes, tls=True)
+        for name, modes in OVER_TLS.items()
+    ]
+    return [*_plain(catalog), *secure]
+
+
+def over_tls(name: str) -> str:
+    """What a case is called when the store is reached by TLS."""
+    return f"{name} over TLS"
+
+
+def _plain(catalog: Catalog) -> list[Case]:
     return [
         *_points(catalog),
         *_several_rows(catalog),

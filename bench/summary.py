@@ -87,7 +87,8 @@ class Summary:
         return min(self.peers(place, cached=cached), key=lambda line: line.p50, default=None)
 
     def rival(self, place: Place) -> Line | None:
-        """The fastest peer that does what accel is asked to do there: data from a cache counts only on a repeat."""
+        """The fastest peer that does what accel is asked to do there: data from a cache counts only on a
+        repeat."""
         return self.fastest(place, cached=place.mode == "repeated")
 
     def ratio(self, place: Place, line: Line) -> float | None:

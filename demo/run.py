@@ -1,7 +1,7 @@
 """One selective query over the flights of 2013: from Python, then the same on Spark.
 
-Run it by `make demo`, `python -m demo` or `python demo/run.py`. It writes to demo-data/ (or the folder that is
-given to it) and needs no server.
+Run it by `make demo`, `python -m demo` or `python demo/run.py`. It writes to demo-data/ (or the folder that
+is given to it) and needs no server.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if str(HERE.parent) not in sys.path:  # `python demo/run.py` puts demo/ itself t
 import pyarrow as pa
 
 import accel
+from demo import delta
 from demo.flights import ROWS, write_flights
 
 DATA = (Path(sys.argv[1]) if len(sys.argv) > 1 else HERE.parent / "demo-data") / "flights"
@@ -88,6 +89,23 @@ def compare(cold: accel.Metrics, warm: accel.Metrics, full: accel.Metrics) -> No
         print(f"    {name:28}{metrics.requests:>10,}{metrics.round_trips:>14}{metrics.bytes:>14,}")
 
 
+def look_up_in_table() -> bool:
+    """One aeroplane in a Delta table, without an index and with one; return whether both are right."""
+    folder = DATA.parent / "delta"
+    say(
+        f"The flights as a Delta table of {delta.WEEKS} commits: tailnum = '{delta.PLANE}', by which no file is sorted"
+    )
+    expected = delta.write_table(folder)
+    before, after, rows = delta.look_up(folder)
+    print(
+        f"    {rows} rows; accel.build_index(table, indexes={{'tailnum': 'keys'}}) lies in _accel/ beside its log"
+    )
+    print(f"    {'':28}{'files':>10}{'requests':>10}{'bytes':>14}")
+    for name, metrics in (("without the index", before), ("with the index", after)):
+        print(f"    {name:28}{metrics.files.kept:>10}{metrics.requests:>10,}{metrics.bytes:>14,}")
+    return rows == expected
+
+
 def ask_spark(expected: pa.Table) -> pa.Table:
     say("Starting Spark, local[2], with this Python in its workers")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -137,10 +155,11 @@ def main() -> int:
     show(answer)
     warm = asyncio.run(ask_again())
     compare(cold, warm, asyncio.run(read_all()))
+    found = look_up_in_table()
     by_spark = ask_spark(answer)
     say(f"Spark's answer: {by_spark.num_rows} rows")
     show(by_spark)
-    agree = same(answer, by_spark)
+    agree = same(answer, by_spark) and found
     say("The two answers are equal." if agree else "The two answers DIFFER.")
     return 0 if agree else 1
 

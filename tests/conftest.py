@@ -13,20 +13,25 @@ from contextlib import ExitStack
 import pytest
 from hypothesis import HealthCheck, settings
 
-from accel.cache import freshness
+from accel.store import writes
+from tests.support import dropped_generators, older_pyarrow
+from tests.support.cassandra import Cassandra, find_cassandra
 from tests.support.postgres import Postgres, find_postgres
 from tests.support.proxy import Proxy
 from tests.support.redis_server import RedisServer, find_redis
 from tests.support.s3 import Minio, Moto, S3Admin, find_minio, install_minio
 
-# Tests start hundreds of processes, each of which would compile the modules of accel that it loads. A container's
-# setting, which is made for an image that stays small, would also have each run compile all tests.
+# Tests start hundreds of processes, each of which would compile the modules of accel that it loads. A
+# container's setting, which is made for an image that stays small, would also have each run compile all
+# tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 # The workers of a local Spark take the first Python they find unless told; that one may lack pyarrow.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+
+older_pyarrow.install()
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
@@ -48,11 +53,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_written() -> None:
-    """What tests before this one have written would be asked for first: many stores of theirs have one root, and paths
-    are few."""
-    known = freshness._written
+    """What tests before this one have written would be asked for first: many stores of theirs have one root,
+    and paths are few."""
+    known = writes.recent_writes
     known.clear()
     known.others = -math.inf
+
+
+@pytest.fixture(autouse=True)
+def no_dropped_generators() -> Iterator[None]:
+    """A generator that is dropped before its end leaves the I/O loop a task to close it, whenever the garbage
+    collector finds it: the test fails during which that happened."""
+    dropped_generators.watch()
+    yield
+    dropped_generators.check()
 
 
 @pytest.fixture(scope="session")
@@ -65,15 +79,21 @@ def _in_ci() -> bool:
     return os.environ.get("CI", "").lower() in ("1", "true")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    older_pyarrow.skip_what_needs_newer(items)
+
+
 def pytest_collection_finish() -> None:
-    """Leave what was collected to itself: many tests run the garbage collector, which would go through it each time."""
+    """Leave what was collected to itself: many tests run the garbage collector, which would go through it
+    each time."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="module")
 def few_to_collect() -> None:
-    """Leave what earlier tests have left to itself, for a module whose tests run the garbage collector again and again."""
+    """Leave what earlier tests have left to itself, for a module whose tests run the garbage collector again
+    and again."""
     gc.collect()
     gc.freeze()
 
@@ -129,6 +149,25 @@ def redis_server() -> Iterator[RedisServer]:
         pytest.skip("needs redis-server on PATH: apt-get update && apt-get install redis-server")
     with RedisServer(binary) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def cassandra() -> Iterator[Cassandra]:
+    """A Cassandra server for the whole run; tests use keyspaces or names of their own."""
+    try:
+        jars = find_cassandra()
+    except FileNotFoundError as error:
+        if _in_ci():
+            raise RuntimeError(f"CI needs Cassandra: {error}") from error
+        pytest.skip(f"needs Cassandra: {error}")
+    with Cassandra(jars) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def keyspace(cassandra: Cassandra) -> str:
+    """A keyspace of that server, for tests that use names of their own."""
+    return cassandra.new_keyspace()
 
 
 @pytest.fixture

@@ -1,9 +1,11 @@
-"""The house rules that a machine can hold: what is loaded, who imports whom, how long and how named modules are."""
+"""The house rules that a machine can hold: what is loaded, who imports whom, how long and how named modules
+are."""
 
 from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -147,6 +149,80 @@ def test_nothing_rests_on_an_assert(path: Path) -> None:
     """`python -O` leaves asserts out."""
     asserts = [node.lineno for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Assert)]
     assert asserts == []
+
+
+def test_the_random_numbers_of_the_program_are_left_to_it() -> None:
+    """A program may have seeded them, and its forks begin with the same ones."""
+    shared = re.compile(r"\brandom\.(?!SystemRandom\b)\w+|from random import")
+    found = {
+        f"{path.relative_to(ROOT)}: {match}"
+        for path in MODULES
+        if re.search(r"^ *(import random$|from random import)", text := path.read_text(), re.MULTILINE)
+        for match in shared.findall(text)
+    }
+    assert found == set()
+    assert shared.search("random.uniform(0, 1)") and not shared.search("random.SystemRandom()")
+
+
+# Python's own, and those of pyarrow and pyspark, where these have no other way.
+PRIVATE_OF_OTHERS = {"_call", "_jvm", "_run"}
+
+
+def private_names(tree: ast.AST) -> set[str]:
+    """The private names that code defines: functions, classes, variables and attributes."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.attr if isinstance(node, ast.Attribute) else node.id)
+    return {name for name in found if name.startswith("_") and not name.endswith("_")}
+
+
+def touched_names(tree: ast.AST) -> set[str]:
+    """The names that a test imports, takes from something else than itself, or has pytest replace."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")):
+                found.add(node.attr)
+        elif isinstance(node, ast.ImportFrom):
+            found.update(name.name for name in node.names)
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "setattr"
+        ):
+            texts = [
+                a.value for a in node.args[:2] if isinstance(a, ast.Constant) and isinstance(a.value, str)
+            ]
+            found.update(text.rpartition(".")[2] for text in texts)
+    return found
+
+
+def test_tests_touch_nothing_private() -> None:
+    """What a test has to reach or replace is a public name of its module or class."""
+    private = {name for path in MODULES for name in private_names(ast.parse(path.read_text()))}
+    assert len(private) > 1000
+    touched = {}
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        text = path.read_text()
+        if not private.intersection(re.findall(r"(?<!\w)_\w+", text)):
+            continue
+        tree = ast.parse(text)
+        names = touched_names(tree) & private - private_names(tree) - PRIVATE_OF_OTHERS
+        if names and path.parent.name != "peers":  # those are about programs beside accel
+            touched[str(path.relative_to(ROOT))] = sorted(names)
+    assert touched == {}
+
+
+def test_what_is_private_and_touched_is_found() -> None:
+    tree = ast.parse(
+        "from accel.a import _b\nx._c\nself._d\npatch.setattr(x, '_e', 1)\npatch.setattr('accel.x._f', 1)\nx.g = 1"
+    )
+    assert touched_names(tree) >= {"_b", "_c", "_e", "_f", "g"}
+    assert "_d" not in touched_names(tree)
+    assert private_names(ast.parse("_a = 1\ndef _b(): self._c = 2\ndef __d__(): pass")) == {"_a", "_b", "_c"}
 
 
 def test_lines_are_counted_without_the_docstring() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 from cachetools import LRUCache
 
 from accel.ranges import ByteRange, ObjectId
+from accel.runtime.forks import lock_over_forks
 
 __all__ = ["ByteTier", "CachedRange"]
 
@@ -96,13 +96,13 @@ class ByteTier:
 
     Notes
     -----
-    A small read is stored the first time, a large one the second time (see `admit`), so that scans do not evict what
-    lookups use.
+    A small read is stored the first time, a large one the second time (see `admit`), so that scans do not
+    evict what lookups use.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._lock = threading.Lock()
+        self._lock = lock_over_forks()
         self._remembered_bytes = limit // _REMEMBERED
         self.hits = 0
         self.misses = 0
@@ -111,7 +111,8 @@ class ByteTier:
 
     def _reset(self) -> None:
         self._versions: dict[_Key, _Version] = {}
-        # By object and start. Its values refer to no other object of the cache, so they are freed with it at once.
+        # By object and start. Its values refer to no other object of the cache, so they are freed with it at
+        # once.
         self._recent: LRUCache[tuple[_Key, int], _Segment] = LRUCache(
             self.limit, getsizeof=operator.attrgetter("weight")
         )
@@ -128,7 +129,8 @@ class ByteTier:
         return int(self._recent.currsize)
 
     def admit(self, token: str, file: ObjectId, ranges: Sequence[ByteRange], *, so_far: int) -> list[bool]:
-        """Return for each range of a read whether it is to be stored; the others are remembered to have been read once.
+        """Return for each range of a read whether it is to be stored; the others are remembered to have been
+        read once.
 
         Parameters
         ----------
@@ -169,7 +171,7 @@ class ByteTier:
                 else:
                     self.misses += 1
                 for segment in used:
-                    self._recent.get((key, segment.start))
+                    self._recent[key, segment.start]  # now the most recently used
                 found.append(cached)
         return found
 
@@ -179,7 +181,8 @@ class ByteTier:
             return _look_up(self._version(token, file), wanted)[0].missing
 
     def put(self, token: str, file: ObjectId, start: int, data: memoryview) -> None:
-        """Store the bytes from `start` on, without a copy; segments of other versions of the object are removed."""
+        """Store the bytes from `start` on, without a copy; segments of other versions of the object are
+        removed."""
         key = (token, file.path)
         with self._lock:
             version = self._versions.get(key)

@@ -1,13 +1,12 @@
 """One cache of three tiers, each bounded in bytes, with one single-flight in front.
 
-Metadata (file handles, dictionary pages, listings, tail hints), bytes (data pages) and results (rows, and which rows
-matched). Memory comes first, then the disk and a shared server, which only hold metadata.
+Metadata (file handles, dictionary pages, listings, tail hints), bytes (data pages) and results (rows).
+Memory comes first, then the disk and a shared server, which only hold metadata.
 """
 
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from numbers import Real
@@ -16,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 from cachetools import LRUCache
 
 from accel.cache.byte_tier import ByteTier
-from accel.cache.disk import Disk
 from accel.cache.result_tier import ResultTier
 from accel.cache.single_flight import SingleFlight
 from accel.errors import AccelError, forget_frames
 from accel.options import MIB
+from accel.runtime.forks import lock_over_forks
 from accel.store.identity import lasts
 
 if TYPE_CHECKING:
+    from accel.cache.disk import Disk
     from accel.cache.shared import SharedTier
 
 __all__ = ["Cache", "CacheStats"]
@@ -32,6 +32,13 @@ __all__ = ["Cache", "CacheStats"]
 _RESULTS_SHARE = 64
 
 Loader = Callable[[], Awaitable[tuple[Any, int]]]
+
+
+def _disk_at(directory: str, limit: int) -> Disk:
+    """Return the cache in a directory."""
+    from accel.cache.disk import Disk
+
+    return Disk(directory, limit=limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,7 @@ class CacheStats:
     data_evictions: int = 0
     """Ranges that were evicted."""
     result_entries: int = 0
-    """Results: rows of one row group for one question, and which rows of a file matched one predicate."""
+    """Results: the rows of one row group for one question."""
     result_nbytes: int = 0
     """Their bytes."""
 
@@ -81,8 +88,8 @@ class CacheStats:
 class _MetadataTier(LRUCache[Hashable, Any]):
     """An LRU cache of values that are weighed by the caller.
 
-    The weights are not stored beside the values, as a pair around each value would be one more object for the garbage
-    collector to follow.
+    The weights are not stored beside the values, as a pair around each value would be one more object for the
+    garbage collector to follow.
     """
 
     evictions = 0
@@ -108,31 +115,32 @@ class Cache:
     Parameters
     ----------
     memory : int
-        Bytes of metadata to cache: file handles, dictionary pages, listings. With 0 nothing is stored, but concurrent
-        scans still share the reading of a file's metadata.
+        Bytes of metadata to cache: file handles, dictionary pages, listings. With 0 nothing is stored, but
+        concurrent scans still share the reading of a file's metadata.
     data : int
-        Bytes of data pages to cache in addition, so that a lookup that is repeated within `max_age` sends no request.
-        A small read (up to 1/64 of this, while its scan has read no more than 1/8) is stored at once. A larger read is
-        stored at once only while half of this is unused and its scan has read no more than 1/16; else it is stored
-        when it is read a second time before other such reads have brought half of this. Large scans therefore do not
-        evict what lookups use. Data is cached only for objects with a strong etag, and not for local files, which the
-        kernel caches. With 0 no data is stored.
-        Results take up to 1/64 of `memory` and `data` more: which rows matched the last predicates and, from the second
-        time that a query runs, its few rows.
+        Bytes of data pages to cache in addition, so that a lookup that is repeated within `max_age` sends no
+        request. A small read (up to 1/64 of this, while its scan has read no more than 1/8) is stored at
+        once. A larger read is stored at once only while half of this is unused and its scan has read no more
+        than 1/16; else it is stored when it is read a second time before other such reads have brought half
+        of this. Large scans therefore do not evict what lookups use. Data is cached only for objects with a
+        strong etag, and not for local files, which the kernel caches. With 0 no data is stored. Results take
+        up to 1/64 of `memory` and `data` more: the few rows of a query, from the second time that it runs.
     max_age : float
-        Seconds for which the metadata of a file is used without asking the store whether the file has changed. With 0
-        every scan revalidates it at the store. Local files are checked every time.
+        Seconds for which the metadata of a file is used without asking the store whether the file has
+        changed. With 0 every scan revalidates it at the store. Local files are checked every time.
     disk : path, optional
-        A directory in which metadata outlives the process, shared by all processes of one user on one machine. It is
-        created if it does not exist (mode 0700, its files 0600). By default nothing is written. Only files with a
-        strong etag that are named by a URL or a path are stored; files of a `store=`, or read with credentials that are
-        an object, are not.
+        A directory in which metadata outlives the process, shared by all processes of one user on one
+        machine. It is created if it does not exist (mode 0700, its files 0600). By default nothing is
+        written. Only files with a strong etag that are named by a URL or a path are stored, and what
+        describes a table and never changes (commits, checkpoints, manifests, deletion vectors); files of a
+        `store=`, or read with credentials that are an object, are not.
     disk_limit : int
         Bytes that the files in that directory may take.
     shared : str, optional
-        The URL of a server on which metadata is shared by many machines: `redis://`, `rediss://` or `postgresql://`
-        (docs/stores.md), or `memory://name` for the caches of one process. It is consulted after memory and disk. The
-        same files are stored as on disk, but for local ones. Whoever may write there can change what scans return.
+        The URL of a server on which metadata is shared by many machines: `redis://`, `rediss://`,
+        `postgresql://` or `cassandra://` (docs/stores.md), or `memory://name` for the caches of one process.
+        It is consulted after memory and disk. The same files are stored as on disk, but for local ones.
+        Whoever may write there can change what scans return.
 
     Raises
     ------
@@ -147,9 +155,9 @@ class Cache:
 
     Notes
     -----
-    A cache may be used by several threads and scans. It is pickled as an empty cache with the same limits and the same
-    directory and server. A directory that cannot be used, and a server that does not answer within a tenth of a second,
-    cost requests and a warning in the metrics, never an answer.
+    A cache may be used by several threads and scans. It is pickled as an empty cache with the same limits and
+    the same directory and server. A directory that cannot be used, and a server that does not answer within a
+    tenth of a second, cost requests and a warning in the metrics, never an answer.
 
     Examples
     --------
@@ -180,32 +188,32 @@ class Cache:
         self.max_age = max_age
         self.disk = None if disk is None else _directory(disk)
         self.disk_limit = disk_limit
-        self._disk = None if self.disk is None else Disk(self.disk, limit=disk_limit)
-        self._shared: SharedTier | None = None
+        self._disk = None if self.disk is None else _disk_at(self.disk, disk_limit)
+        self.shared_tier: SharedTier | None = None
         self._shared_url = shared
         if shared is not None:
             from accel.cache.shared_stores import open_shared
 
             try:
-                self._shared = open_shared(shared)
+                self.shared_tier = open_shared(shared)
             except AccelError as error:
                 del shared  # credentials must not stay in the variables of a frame that a traceback may show
                 forget_frames(error)
                 raise
-        self._lock = threading.Lock()
-        self._metadata = _MetadataTier(maxsize=memory)
+        self._lock = lock_over_forks()
+        self.metadata_tier = _MetadataTier(maxsize=memory)
         self.single_flight = SingleFlight()
         """Loads under way, each shared by all who ask for the same key meanwhile."""
         self.byte_tier = ByteTier(data)
         """Byte ranges of data, by version of their object."""
         self.result_tier = ResultTier((memory + data) / _RESULTS_SHARE)
-        """Rows that questions came to, and which rows matched predicates."""
+        """Rows that questions came to."""
         self._hits = 0
         self._misses = 0
 
     def __repr__(self) -> str:
         disk = "" if self.disk is None else f", disk={self.disk!r}, disk_limit={self.disk_limit}"
-        shared = "" if self._shared is None else f", shared={str(self._shared)!r}"
+        shared = "" if self.shared_tier is None else f", shared={str(self.shared_tier)!r}"
         return f"Cache(memory={self.memory}, data={self.data}, max_age={self.max_age}{disk}{shared})"
 
     def __reduce__(self) -> tuple[Callable[..., Cache], tuple[int, float, str | None, int, int, str | None]]:
@@ -232,13 +240,15 @@ class Cache:
 
         The metadata of local files is read faster where they are.
         """
-        return self._shared if lasts(token) and not token.startswith("file-") else None
+        return self.shared_tier if lasts(token) and not token.startswith("file-") else None
 
     def get(self, key: Hashable) -> Any | None:
         """Return the metadata of a key, which is then the most recently used, or None."""
         with self._lock:
-            value = self._metadata.get(key)
-            if value is None:
+            # `get` of cachetools looks the key up twice.
+            try:
+                value = self.metadata_tier[key]
+            except KeyError:
                 self._misses += 1
                 return None
             self._hits += 1
@@ -247,7 +257,10 @@ class Cache:
     def peek(self, key: Hashable) -> Any | None:
         """Return what `get` returns, and count nothing."""
         with self._lock:
-            return self._metadata.get(key)
+            try:
+                return self.metadata_tier[key]
+            except KeyError:
+                return None
 
     def put(self, key: Hashable, value: Any, nbytes: int) -> None:
         """Store a value; one that exceeds the limit by itself is not stored."""
@@ -255,21 +268,21 @@ class Cache:
             self._place(key, value, nbytes)
 
     def _place(self, key: Hashable, value: Any, nbytes: int) -> None:
-        self._metadata.pop(key, None)
+        self.metadata_tier.pop(key, None)
         if 0 <= nbytes <= self.memory and self.memory:
-            self._metadata.weight = nbytes
-            self._metadata[key] = value
+            self.metadata_tier.weight = nbytes
+            self.metadata_tier[key] = value
 
     def reweigh(self, key: Hashable, value: Any, nbytes: int) -> None:
         """Set the bytes of a value that has grown, if it is still stored."""
         with self._lock:
-            if self._metadata.get(key) is value:
+            if self.metadata_tier.get(key) is value:
                 self._place(key, value, nbytes)
 
     def drop(self, key: Hashable) -> None:
         """Remove one value, if it is there."""
         with self._lock:
-            self._metadata.pop(key, None)
+            self.metadata_tier.pop(key, None)
 
     def clear(self) -> None:
         """Remove all entries, also those in the directory, but not those on the shared server.
@@ -277,14 +290,15 @@ class Cache:
         Loads that are under way go on, and are stored when they end.
         """
         with self._lock:
-            self._metadata.clear()
+            self.metadata_tier.clear()
         self.result_tier.clear()
         self.byte_tier.clear()
         if self._disk is not None:
             self._disk.clear()
 
     def stats(self) -> CacheStats:
-        """Count entries, bytes, hits and misses so far; this reads the directory of the cache, if there is one.
+        """Count entries, bytes, hits and misses so far; this reads the directory of the cache, if there is
+        one.
 
         Returns
         -------
@@ -295,19 +309,19 @@ class Cache:
         elsewhere = {} if disk is None else {"disk_hits": disk.hits, "disk_misses": disk.misses}
         if disk is not None:
             elsewhere["disk_nbytes"] = disk.nbytes()
-        shared = self._shared
+        shared = self.shared_tier
         if shared is not None:
             elsewhere["shared_hits"], elsewhere["shared_misses"] = shared.hits, shared.misses
             elsewhere["shared_written"] = shared.written
         data, results = self.byte_tier, self.result_tier
         with self._lock:
             return CacheStats(
-                entries=len(self._metadata),
-                nbytes=int(self._metadata.currsize),
+                entries=len(self.metadata_tier),
+                nbytes=int(self.metadata_tier.currsize),
                 limit=self.memory,
                 hits=self._hits,
                 misses=self._misses,
-                evictions=self._metadata.evictions,
+                evictions=self.metadata_tier.evictions,
                 data_entries=len(data),
                 data_nbytes=data.nbytes,
                 data_hits=data.hits,

@@ -26,10 +26,13 @@ class Entry(enum.Enum):
     """A source that is named like a file and turned out to be a directory."""
     PAGES = enum.auto()
     ROWS = enum.auto()
-    MATCHES = enum.auto()
-    """Which rows matched a predicate."""
     CATALOG = enum.auto()
     """A snapshot of an index outside the files."""
+    TABLE = enum.auto()
+    """What an object says that describes a table."""
+
+    # The hash of an enum is a Python function, and a lookup hashes thirty keys.
+    __hash__ = object.__hash__
 
 
 class CacheKey(NamedTuple):

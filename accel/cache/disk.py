@@ -11,7 +11,6 @@ import os
 import re
 import stat
 import struct
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,16 +19,17 @@ from accel.errors import AccelError
 from accel.planning.handle import FileHandle
 from accel.planning.read_request import Steps, Tail
 from accel.ranges import Stash
-from accel.store.range_store import is_weak
+from accel.runtime.forks import lock_over_forks
+from accel.versions import is_weak
 
-__all__ = ["Disk", "StoredMetadata", "entry_key"]
+__all__ = ["Disk", "StoredMetadata", "decode_bytes", "encode_bytes", "entry_key"]
 
 _ENTRY = re.compile(r"[0-9a-f]{64}\.meta")
 _UNFINISHED = re.compile(r"\.[0-9a-f]{64}\.[0-9a-f]{16}\.tmp")
 # An unfinished file of this age was abandoned by its writer.
 _ABANDONED_SECONDS = 600.0
-# The directory is listed again after this process has written 1/32 of the limit, as other processes write too. Eviction
-# then frees another 1/16.
+# The directory is listed again after this process has written 1/32 of the limit, as other processes write
+# too. Eviction then frees another 1/16.
 _LOOK_AGAIN = 32
 _HEADROOM = 16
 
@@ -53,7 +53,8 @@ def entry_key(token: str, path: str) -> bytes:
 class StoredMetadata:
     """The metadata of one version of a file: the bytes that its handle is parsed from.
 
-    An encoded entry has a head of fixed length, the etag, the last bytes of the file, and a checksum of all these.
+    An encoded entry has a head of fixed length, the etag, the last bytes of the file, and a checksum of all
+    these.
     """
 
     etag: str
@@ -61,7 +62,8 @@ class StoredMetadata:
     size: int
     """The size of the whole file, in bytes."""
     data: bytes
-    """The last bytes of the file: page indexes that were read with the footer, and the footer; all of a small file."""
+    """The last bytes of the file: page indexes that were read with the footer, and the footer; all of a small
+    file."""
     checked_at: float
     """When the store last confirmed that this version is current (`time.time`, in seconds)."""
 
@@ -69,7 +71,8 @@ class StoredMetadata:
     def of(
         cls, handle: FileHandle, answers: list[Stash | Tail], *, checked_at: float
     ) -> StoredMetadata | None:
-        """Return the metadata of a file that was just opened with these answers; None without a strong etag."""
+        """Return the metadata of a file that was just opened with these answers; None without a strong
+        etag."""
         etag, size = handle.id.etag, handle.id.size
         if etag is None or not _is_strong(etag) or not answers or not isinstance(answers[0], Tail):
             return None
@@ -119,7 +122,8 @@ class StoredMetadata:
         return Tail(memoryview(self.data), self.size - len(self.data), self.size, self.etag)
 
     def reopen(self, steps: Steps[FileHandle]) -> FileHandle | None:
-        """Return the handle that the steps which open a file make of these bytes; None if they ask for more."""
+        """Return the handle that the steps which open a file make of these bytes; None if they ask for
+        more."""
         try:
             next(steps)
             steps.send(self.tail)
@@ -130,6 +134,30 @@ class StoredMetadata:
             return None
         steps.close()
         return None
+
+
+_BYTES_MAGIC = b"AcTb"
+# Magic, version, key, length of the bytes.
+_BYTES_HEAD = struct.Struct("<4sH32sQ")
+
+
+def encode_bytes(data: bytes | memoryview, key: bytes) -> bytes:
+    """Return the entry of bytes that never change; `key` is stored with them."""
+    body = b"".join((_BYTES_HEAD.pack(_BYTES_MAGIC, _VERSION, key, len(data)), data))
+    return body + _checksum(body)
+
+
+def decode_bytes(entry: bytes, key: bytes) -> memoryview | None:
+    """Return the bytes of such an entry; None unless it is whole, undamaged, and was stored under `key`."""
+    if len(entry) < _BYTES_HEAD.size + _CHECKSUM_BYTES:
+        return None
+    magic, version, own_key, length = _BYTES_HEAD.unpack_from(entry)
+    end = _BYTES_HEAD.size + length
+    if (magic, version, own_key) != (_BYTES_MAGIC, _VERSION, key) or len(entry) != end + _CHECKSUM_BYTES:
+        return None
+    if _checksum(memoryview(entry)[:end]) != entry[end:]:
+        return None
+    return memoryview(entry)[_BYTES_HEAD.size : end]
 
 
 def _is_strong(etag: str) -> bool:
@@ -158,8 +186,9 @@ class Disk:
     def __init__(self, directory: str, *, limit: int) -> None:
         self.directory = os.path.abspath(os.path.expanduser(directory))
         self._limit = limit
-        self._lock = threading.Lock()
-        # Bytes of all entries, as far as this process knows, and bytes written since the directory was listed.
+        self._lock = lock_over_forks()
+        # Bytes of all entries, as far as this process knows, and bytes written since the directory was
+        # listed.
         self._total: int | None = None
         self._since = 0
         self._problem: str | None = None
@@ -247,7 +276,8 @@ class Disk:
         return os.path.join(self.directory, f"{key.hex()}.meta")
 
     def _usable(self, *, create: bool = True) -> bool:
-        """Return whether only this user can have written entries: a forged one could change the rows of a scan."""
+        """Return whether only this user can have written entries: a forged one could change the rows of a
+        scan."""
         try:
             found = os.stat(self.directory)
         except FileNotFoundError:

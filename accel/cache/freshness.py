@@ -1,57 +1,42 @@
-"""Freshness of cached metadata: it may be used if it is young enough, or if the store confirms that it is current.
+"""Freshness of cached metadata: it may be used if it is young enough, or if the store confirms that it is
+current.
 
-`Cache.max_age` applies to memory and disk alike. Overwrites by other processes are noticed only when the store is asked.
-Objects that this process has written are remembered here, and their cached metadata is not used without asking.
+`Cache.max_age` applies to memory and disk alike. Overwrites by other processes are noticed only by a request
+to the store. Cached metadata of objects that this process has written is not used without asking.
 """
 
 from __future__ import annotations
 
 import math
-import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator
+from collections.abc import Awaitable, Callable, Collection, Generator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
-
-from cachetools import LRUCache
+from typing import TYPE_CHECKING, TypeVar
 
 from accel.cache.cache import Cache
 from accel.cache.cache_key import file_key, version_key
-from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
+from accel.errors import StoreError
 from accel.metrics import Metrics
-from accel.options import MIB
 from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
 from accel.planning.read_request import ReadRequest, Steps, Tail, TailRequest
 from accel.ranges import ObjectId, Stash
+from accel.runtime.threads import DISK
 from accel.store.client import Client
-from accel.store.fetch import same_etag
-from accel.store.range_store import Writer
-from accel.store.threads import DISK
+from accel.store.writes import written_since
+from accel.versions import FileVersion, same_etag
 
 if TYPE_CHECKING:
     from accel.cache.disk import Disk, StoredMetadata
     from accel.cache.shared import SharedEntry, SharedTier
 
 __all__ = [
-    "PART_BYTES",
     "MetadataFreshness",
-    "note_written",
-    "put_object",
     "recorded",
-    "swap_bytes",
-    "swap_object",
-    "written_since",
 ]
 
 T = TypeVar("T")
-
-PART_BYTES: Final = 8 * MIB
-"""Bytes of the parts of an object that a multipart upload sends as they come."""
-
-_MOST: Final = 4096
-"""Written objects that are remembered one by one."""
 
 
 class MetadataFreshness:
@@ -64,10 +49,12 @@ class MetadataFreshness:
         """Whether this scan has warned of the shared tier."""
         # Handles that are used before a listing confirms them; None if nothing is assumed.
         self._assumed: dict[int, FileHandle] | None = None
+        # Handles of files that their source says never change.
+        self._immutable: dict[int, FileHandle] = {}
         self._listed_at = -math.inf
 
     def note_listing(self, moment: float) -> None:
-        """Note when (monotonic clock) the store was asked for the etags of the files that follow."""
+        """Note when (monotonic clock) the etags of the files that follow were requested."""
         self._listed_at = moment
 
     @property
@@ -85,20 +72,21 @@ class MetadataFreshness:
         return (self._assumed or {}).values()
 
     def confirm_assumed(self, moment: float) -> None:
-        """Note that the assumed handles, and the listing of the files that follow, were checked at `moment` (monotonic clock)."""
+        """Note that the assumed handles, and the listing of the files that follow, were checked at `moment`
+        (monotonic clock)."""
         assumed, self._assumed, self._listed_at = self._assumed or {}, None, moment
         for handle in assumed.values():
             handle.checked_at = max(handle.checked_at, moment)
 
     def was_current(self, client: Client, handle: FileHandle, moment: float) -> bool:
         """Return whether a handle was current at `moment`, as far as this scan can tell."""
-        if self._assumed is not None and id(handle) in self._assumed:
+        if id(handle) in self._immutable or (self._assumed is not None and id(handle) in self._assumed):
             return True
         return self.is_fresh(client, handle, moment)
 
     def was_confirmed(self, client: Client, version: ObjectId, moment: float) -> bool:
-        """Return whether a pinned read of a version succeeded within `max_age` before `moment`, and this process has not
-        written the object since."""
+        """Return whether a pinned read of a version succeeded within `max_age` before `moment`, and this
+        process has not written the object since."""
         confirmed = self._cache.peek(version_key(client.token, version))
         return (
             isinstance(confirmed, float)
@@ -107,8 +95,8 @@ class MetadataFreshness:
         )
 
     def is_fresh(self, client: Client, handle: FileHandle, now: float) -> bool:
-        """Return whether a handle is young enough at `now` (monotonic clock) to be used without asking, and the file was
-        not written by this process since."""
+        """Return whether a handle is young enough at `now` (monotonic clock) to be used without asking, and
+        the file was not written by this process since."""
         return self._is_young(handle, now) and not written_since(
             client.root, handle.id.path, moment=handle.checked_at
         )
@@ -125,7 +113,8 @@ class MetadataFreshness:
         return not written and not self._is_young(handle, time.monotonic())
 
     async def revalidate(self, client: Client, file: FileEntry) -> tuple[FileHandle, int] | None:
-        """Return the cached handle of a file and the round trips that confirmed it; None if it is not current."""
+        """Return the cached handle of a file and the round trips that confirmed it; None if it is not
+        current."""
         handle = self._cache.peek(file_key(client.token, file.path))
         if not isinstance(handle, FileHandle):
             return None
@@ -136,16 +125,19 @@ class MetadataFreshness:
         return handle, trips
 
     def is_usable(self, client: Client, handle: FileHandle, *, file: FileEntry, now: float) -> bool:
-        """Return whether a cached handle may be used without asking: it is young, or a listing has shown, or is assumed to
-        show, the same version."""
+        """Return whether a cached handle may be used without asking: it is young, its file never changes, or
+        a listing has shown, or is assumed to show, the same version."""
         etag = handle.etag
         if etag is None or (file.size is not None and file.size != handle.size):
             return False
+        if file.immutable and file.version.is_same(handle.version):
+            self._immutable[id(handle)] = handle
+            return True
         if file.etag is None:
             fresh = self.is_fresh(client, handle, now)
             if fresh or self._assumed is None:
                 return fresh
-        # If a listing has shown another etag, even a young handle is in doubt.
+        # If a listing has shown another etag, even a young handle may be outdated.
         same = file.etag is None or same_etag(file.etag, etag)
         if same and self._assumed is not None:
             self._assumed[id(handle)] = handle
@@ -184,8 +176,8 @@ class MetadataFreshness:
     async def load(
         self, client: Client, file: FileEntry, steps: Callable[[], Steps[FileHandle]]
     ) -> tuple[FileHandle, int] | None:
-        """Return the handle of a file from the disk or the shared tier, and the round trips that confirmed it; None if there
-        is none to use.
+        """Return the handle of a file from the disk or the shared tier, and the round trips that confirmed
+        it; None if there is none to use.
 
         `steps` makes the steps that open the file; they are run on the stored bytes.
         """
@@ -196,19 +188,20 @@ class MetadataFreshness:
         return await self._find(client, file, use)
 
     async def find_tail(self, client: Client, file: FileEntry) -> tuple[Tail, float] | None:
-        """Return the end of a listed file as the disk or the shared tier has it, and when its version was checked (monotonic
-        clock); None if neither has it of the version that was listed."""
+        """Return the end of a listed file as the disk or the shared tier has it, and when its version was
+        checked (monotonic clock); None if neither has it of the version that was listed."""
 
         async def use(stored: StoredMetadata, checked_at: float) -> tuple[Tail, float] | None:
-            same = file.etag is not None and same_etag(file.etag, stored.etag)
-            return (stored.tail, checked_at) if same and file.size in (None, stored.size) else None
+            same = file.version.is_same(FileVersion(stored.size, stored.etag))
+            return (stored.tail, checked_at) if same else None
 
         return await self._find(client, file, use)
 
     async def confirm_recalled(
         self, client: Client, handle: FileHandle, file: FileEntry, *, checked_at: float
     ) -> int | None:
-        """Return the round trips that confirmed a handle whose metadata was stored; None if it may not be used."""
+        """Return the round trips that confirmed a handle whose metadata was stored; None if it may not be
+        used."""
         now = time.monotonic()
         handle.checked_at = checked_at
         stale = not self.is_fresh(client, handle, now)
@@ -233,7 +226,7 @@ class MetadataFreshness:
             found = None
             if stored is not None:
                 age = wall - stored.checked_at
-                # If the clock was set back, the age is unknown, and the store is asked.
+                # If the clock was set back, the age is unknown, and the store is queried.
                 found = await use(stored, now - age if age >= 0 else -math.inf)
                 if found is None:
                     disk.drop(key)
@@ -261,7 +254,8 @@ class MetadataFreshness:
             return None
 
     async def store(self, client: Client, handle: FileHandle, answers: list[Stash | Tail]) -> None:
-        """Store the bytes with which a file was just opened on the disk and in the shared tier, as far as there are any."""
+        """Store the bytes with which a file was just opened on the disk and in the shared tier, as far as
+        there are any."""
         if not self.stores(client):
             return
         from accel.cache.disk import StoredMetadata
@@ -358,124 +352,6 @@ def _confirm(disk: Disk, key: bytes, etag: str, checked_at: float) -> None:
 def _wall_time(monotonic: float) -> float:
     """Return the wall-clock time of a moment of the monotonic clock."""
     return time.time() - (time.monotonic() - monotonic)
-
-
-class _Written(LRUCache[tuple[str, str], float]):
-    """When objects were last written, by root and path, and the latest such time of evicted ones."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__(most)
-        self.others = -math.inf
-
-    def popitem(self) -> tuple[tuple[str, str], float]:
-        key, moment = super().popitem()
-        self.others = max(self.others, moment)
-        return key, moment
-
-
-_written = _Written(_MOST)
-_lock = threading.Lock()
-
-
-def written_since(root: str, path: str, *, moment: float) -> bool:
-    """Return whether this process may have written an object at or after `moment` (monotonic clock).
-
-    If it has written more objects than are remembered, this is also true for some that it has not written.
-    """
-    if not _written:
-        return False
-    with _lock:
-        return moment <= max(_written.get((root, path), _written.others), _written.others)
-
-
-def note_written(root: str, path: str) -> None:
-    """Note that this process has just written an object, or may have: what is cached of it is not used unasked."""
-    with _lock:
-        _written[root, path] = time.monotonic()
-
-
-async def put_object(
-    client: Client,
-    path: str,
-    *,
-    parts: AsyncIterator[bytes],
-    size: int,
-    if_match: str | None = None,
-    if_absent: bool = False,
-) -> None:
-    """Write an object, as `Writer.write` does; its cached metadata is not used again before the store was asked.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be written to, or the request failed; either version may be stored then.
-    """
-    writer = client.store
-    if not isinstance(writer, Writer):
-        raise StoreError("this store cannot be written to", path=path)
-    try:
-        if if_absent:
-            await writer.write(path, parts, size=size, if_absent=True)
-        else:
-            await writer.write(path, parts, size=size, if_match=if_match)
-    finally:
-        note_written(client.root, path)
-
-
-async def swap_object(
-    client: Client,
-    path: str,
-    *,
-    parts: Callable[[], AsyncIterator[bytes]],
-    size: int,
-    ending: bytes,
-    if_match: str | None,
-) -> None:
-    """Put an object in the place of a certain version, or of none, and again where the store fails for a moment.
-
-    An attempt may have been made though its answer was lost. That is noticed by the size and the last bytes, `ending`: if two
-    callers put the same, both have.
-
-    Raises
-    ------
-    ObjectChangedError
-        The store holds another version.
-    StoreError
-        The store cannot be written to, or failed too often; either version may be stored then.
-    """
-    failures = 0
-    while True:
-        try:
-            await put_object(
-                client, path, parts=parts(), size=size, if_match=if_match, if_absent=if_match is None
-            )
-        except ObjectChangedError:
-            if failures and await _ends_with(client, path, size, ending):
-                return
-            raise
-        except StoreError as error:
-            failures += 1
-            failure = error
-        else:
-            return
-        await client.retry.wait(failures, failure)
-
-
-async def swap_bytes(client: Client, path: str, data: bytes, *, if_match: str | None) -> None:
-    """Put a small object as `swap_object` does."""
-
-    async def parts() -> AsyncIterator[bytes]:
-        yield data
-
-    await swap_object(client, path, parts=parts, size=len(data), ending=data, if_match=if_match)
-
-
-async def _ends_with(client: Client, path: str, size: int, ending: bytes) -> bool:
-    try:
-        tail = await client.read_tail(path, len(ending), metrics=Metrics())
-    except ObjectNotFoundError:
-        return False
-    return tail.size == size and bytes(tail.data) == ending
 
 
 def recorded(steps: Steps[FileHandle], answers: list[Stash | Tail]) -> Steps[FileHandle]:

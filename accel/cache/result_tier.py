@@ -1,32 +1,31 @@
-"""The result tier of the cache: the decoded rows of small results, and which rows matched a predicate.
+"""The result tier of the cache: the decoded rows of small results.
 
-A lookup whose pages are cached still decompresses a page of every column to return one row, and a filter evaluates all
-rows to find a few. This tier answers both when they are repeated. Every result is valid for one version of a file.
-Large results are not stored, and rows are stored only the second time that a question is asked.
+A lookup whose pages are cached still decompresses a page of every column to return one row, and a filter
+evaluates all rows to find a few. This tier answers both when they are repeated. Every result is valid for one
+version of a file. Large results are not stored, and rows are stored only the second time that a query is run.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from cachetools import FIFOCache, LRUCache
 
+from accel.arrays import bytes_of
 from accel.cache.cache_key import CacheKey, Entry
 from accel.memory import pool
-from accel.planning.predicate_cache import Evaluation
+from accel.runtime.forks import lock_over_forks
 
 if TYPE_CHECKING:
     from accel.planning.handle import FileHandle
     from accel.planning.pages import Piece
-    from accel.planning.selection import RowSelection
     from accel.planning.task import ScanTask
     from accel.ranges import ObjectId
 
-__all__ = ["MatchedRows", "ResultCacheEntry", "ResultTier"]
+__all__ = ["ResultCacheEntry", "ResultTier"]
 
 # Larger results of one row group are not stored.
 _MOST_ROWS = 1024
@@ -37,7 +36,7 @@ _OVERHEAD, _BATCH, _COLUMN = 600, 450, 300
 # A schema takes about this many times the bytes of its serialized form.
 _SCHEMA = 4
 # Hashes of questions that are remembered.
-_MOST_ASKED = 4096
+_MOST_QUESTIONS = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,8 +56,8 @@ class ResultTier:
 
     def __init__(self, limit: float) -> None:
         self._results: LRUCache[CacheKey, _Result] = LRUCache(limit, getsizeof=lambda result: result.nbytes)
-        self._asked: FIFOCache[int, None] = FIFOCache(_MOST_ASKED)
-        self._lock = threading.Lock()
+        self._questions: FIFOCache[int, None] = FIFOCache(_MOST_QUESTIONS)
+        self._lock = lock_over_forks()
 
     def __len__(self) -> int:
         return len(self._results)
@@ -85,12 +84,13 @@ class ResultTier:
                 self._results[key] = _Result(value, nbytes)
 
     def put_rows(self, key: CacheKey, batches: Sequence[pa.RecordBatch]) -> None:
-        """Store decoded rows if they are few; `key.place` is a key that `planning.question_keys.rows_key` returned."""
+        """Store decoded rows if they are few; `key.place` is a key that `planning.question_keys.rows_key`
+        returned."""
         if len(batches) > _MOST_BATCHES or sum(batch.num_rows for batch in batches) > _MOST_ROWS:
             return
         around = _OVERHEAD + sum(map(len, key.place)) + _SCHEMA * len(key.place[1])
         around += sum(_BATCH + _COLUMN * batch.num_columns for batch in batches)
-        nbytes = sum(batch.nbytes for batch in batches)
+        nbytes = sum(map(bytes_of, batches))
         # Checked before anything is copied.
         if nbytes > _MOST_BYTES or around + nbytes > self.limit:
             return
@@ -99,13 +99,13 @@ class ResultTier:
         if len(own) == len(batches) and nbytes <= _MOST_BYTES:
             self.put(key, tuple(own), around + nbytes)
 
-    def was_asked(self, question: int) -> bool:
-        """Return whether a question with this hash was asked recently, and remember it. Hashes may collide."""
+    def is_repeated(self, question: int) -> bool:
+        """Return whether a query with this hash was run recently, and remember it. Hashes may collide."""
         with self._lock:
-            was_asked = question in self._asked
-            if not was_asked:
-                self._asked[question] = None
-        return was_asked
+            repeated = question in self._questions
+            if not repeated:
+                self._questions[question] = None
+        return repeated
 
     def forget(self, store: str, file: ObjectId) -> None:
         """Remove the results of one version of a file."""
@@ -117,48 +117,7 @@ class ResultTier:
         """Remove all results."""
         with self._lock:
             self._results.clear()
-            self._asked.clear()
-
-
-class MatchedRows:
-    """A predicate cache: which rows of one version of a file matched each predicate, by row group.
-
-    Parameters
-    ----------
-    tier : ResultTier
-        Where the results are stored.
-    store : str
-        The token of the client that reads the file.
-    file : ObjectId
-    """
-
-    __slots__ = ("_file", "_store", "_tier")
-
-    def __init__(self, tier: ResultTier, store: str, file: ObjectId) -> None:
-        self._tier = tier
-        self._store = store
-        self._file = file
-
-    def under(self, predicate: bytes | None) -> Mapping[int, Evaluation]:
-        """Return the evaluations of a predicate by row group; `predicate` is its key."""
-        return (None if predicate is None else self._tier.get(self._key(predicate))) or {}
-
-    def learn(self, predicate: bytes, row_group: int, *, tested: RowSelection, matched: RowSelection) -> None:
-        """Add one evaluation; `matched` is a subset of `tested`."""
-        groups = dict(self.under(predicate))
-        earlier = groups.get(row_group)
-        groups[row_group] = (
-            Evaluation(tested, matched) if earlier is None else earlier.with_more(tested, matched)
-        )
-        nbytes = len(predicate) + _OVERHEAD + sum(evaluation.nbytes for evaluation in groups.values())
-        self._tier.put(self._key(predicate), groups, nbytes)
-
-    def forget(self) -> None:
-        """Remove all results of this version of the file."""
-        self._tier.forget(self._store, self._file)
-
-    def _key(self, predicate: bytes) -> CacheKey:
-        return CacheKey(self._store, self._file.path, self._file, Entry.MATCHES, predicate)
+            self._questions.clear()
 
 
 class ResultCacheEntry:
@@ -203,7 +162,7 @@ class ResultCacheEntry:
         return self.get() if self._is_whole(piece) else None
 
     def put(self, piece: Piece, batches: Sequence[pa.RecordBatch]) -> None:
-        """Store the batches of a piece if it is the whole task, they are few, and the question was asked before."""
+        """Store the few batches of a piece that is the whole task, if the query was run before."""
         if self._key is not None and self._is_whole(piece):
             self._tier.put_rows(self._key, batches)
 
@@ -211,19 +170,17 @@ class ResultCacheEntry:
         return (piece.start, piece.stop) == (0, self._task.num_rows)
 
     def _find_key(self) -> CacheKey | None:
-        """Return the key of the result, or None where it must not be used, or the question was not asked before."""
+        """Return the key of the result; None where it must not be used, or the query was not run before."""
         task, handle, file = self._task, self._handle, self._task.file
         if handle is None or handle.distrusted:
             return None
         mark = file.question.compiled.mark(file.question.where)
         question: Hashable = (file.id, task.row_group, mark)
-        was_asked = mark is not None and self._tier.was_asked(hash(question))
-        # If the matching rows are known, the question was asked before.
-        if not was_asked and (handle.predicate_cache is None or task.rows.count != task.sure.count):
+        if mark is None or not self._tier.is_repeated(hash(question)):
             return None
         from accel.planning.question_keys import rows_key
 
-        place = None if task.sure.count > _MOST_ROWS else rows_key(task, batch_rows=self._batch_rows)
+        place = None if task.certain.count > _MOST_ROWS else rows_key(task, batch_rows=self._batch_rows)
         return None if place is None else CacheKey(self._token, file.id.path, file.id, Entry.ROWS, place)
 
 

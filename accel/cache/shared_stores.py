@@ -1,9 +1,9 @@
-"""The servers of the shared tier: Redis, PostgreSQL, and the memory of the process, found by a URL."""
+"""The servers of the shared tier: Redis, PostgreSQL, Cassandra, and the memory of the process, found by a
+URL."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -13,6 +13,8 @@ from cachetools import TTLCache
 from accel.cache.shared import LOOKED_UP, SharedStore, SharedTier, Stamped
 from accel.errors import StoreError
 from accel.options import MIB
+from accel.runtime.forks import keep_for_ever, lock_over_forks, renew_in_child
+from accel.store.cassandra_connection import CASSANDRA_SCHEMES, CassandraAddress
 from accel.store.postgres_connection import POSTGRES_SCHEMES, PostgresAddress
 from accel.store.redis_connection import REDIS_SCHEMES, RedisAddress
 
@@ -36,7 +38,8 @@ _CONNECTIONS: Final = 4
 
 
 def open_shared(url: str) -> SharedTier:
-    """Return the shared tier on the server that a URL names. Equal URLs share one server object; no request is sent.
+    """Return the shared tier on the server that a URL names. Equal URLs share one server object; no request
+    is sent.
 
     Raises
     ------
@@ -49,20 +52,32 @@ def open_shared(url: str) -> SharedTier:
         raise TypeError(f"shared of a cache is a URL, not {type(url).__name__}")
     scheme, colon, rest = url.partition("://")
     scheme = scheme.lower()
-    if not colon or scheme not in ("memory", *POSTGRES_SCHEMES, *REDIS_SCHEMES):
+    if not colon or scheme not in ("memory", *CASSANDRA_SCHEMES, *POSTGRES_SCHEMES, *REDIS_SCHEMES):
         unknown = StoreError(
             "this is no URL of a server that a cache can share",
-            hint="redis://host:6379/0, rediss://..., postgresql://host/database, or memory://name in one process",
+            hint=(
+                "redis://host:6379/0, rediss://..., postgresql://host/database, cassandra://host/keyspace, "
+                "or memory://name in one process"
+            ),
         )
         unknown.hides = True
         raise unknown
-    address: RedisAddress | PostgresAddress
+    address: CassandraAddress | RedisAddress | PostgresAddress
     with _lock:
         store = _stores.get(url)
         if scheme == "memory":
             _stores[url] = store = store or MemoryShared()
             return SharedTier(store, name=f"memory://{rest}", timeout=_TIMEOUT)
-        if scheme in POSTGRES_SCHEMES:
+        if scheme in CASSANDRA_SCHEMES:
+            from accel.cache import cassandra_shared
+
+            address = CassandraAddress.parse(url, settings=cassandra_shared.SETTINGS)
+            store = store or cassandra_shared.CassandraShared(
+                address,
+                timeout=address.settings.get("timeout", _TIMEOUT),
+                ttl=address.settings.get("ttl", _TTL),
+            )
+        elif scheme in POSTGRES_SCHEMES:
             address = PostgresAddress.parse(url, settings=SETTINGS)
             store = store or PostgresShared(address)
         else:
@@ -73,30 +88,31 @@ def open_shared(url: str) -> SharedTier:
 
 
 _stores: dict[str, SharedStore] = {}
-_lock = threading.Lock()
+_lock = lock_over_forks()
 
 
 class MemoryShared:
     """Entries in this process, for tests."""
 
     def __init__(self) -> None:
-        self._entries: TTLCache[bytes, bytes] = TTLCache(_MAX_BYTES, ttl=_TTL, getsizeof=len)
+        self.entries: TTLCache[bytes, bytes] = TTLCache(_MAX_BYTES, ttl=_TTL, getsizeof=len)
 
     async def get_many(self, keys: Sequence[bytes]) -> Stamped:
-        """See `SharedStore.get_many`."""
-        found = {key: self._entries.get(key) for key in keys}
+        """Return the entries of some keys in one round trip; see `SharedStore.get_many`."""
+        found = {key: self.entries.get(key) for key in keys}
         return Stamped({key: entry for key, entry in found.items() if entry is not None}, time.time())
 
     async def put_many(self, entries: Mapping[bytes, bytes]) -> None:
-        """See `SharedStore.put_many`."""
-        self._entries.update(entries)
+        """Store entries in place of what was there; see `SharedStore.put_many`."""
+        self.entries.update(entries)
 
     async def close(self) -> None:
-        """See `SharedStore.close`."""
+        """Close all connections; see `SharedStore.close`."""
 
 
-# KEYS: members by the moment when they expire, their sizes, the sum of these. ARGV: limit in bytes, milliseconds to live,
-# prefix, and for each entry its member and its bytes. The entries that expire first are evicted first.
+# KEYS: members by the moment when they expire, their sizes, the sum of these. ARGV: limit in bytes,
+# milliseconds to live, prefix, and for each entry its member and its bytes. The entries that expire first are
+# evicted first.
 _PUT: Final = """
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -114,7 +130,9 @@ if redis.call('ZCARD', KEYS[1]) == 0 or redis.call('HLEN', KEYS[2]) == 0 then
 elseif redis.call('EXISTS', KEYS[3]) == 0 then
   for _, size in ipairs(redis.call('HVALS', KEYS[2])) do redis.call('INCRBY', KEYS[3], size) end
 end
-for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 1000)) do drop(member) end
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 1000)) do
+  drop(member)
+end
 for i = 4, #ARGV, 2 do
   local member, entry = ARGV[i], ARGV[i + 1]
   drop(member)
@@ -142,34 +160,34 @@ class RedisShared:
 
     def __init__(self, address: RedisAddress) -> None:
         self._address = address
-        self._prefix = f"{address.prefix}:metadata:".encode()
+        self.prefix = f"{address.prefix}:metadata:".encode()
         self._max_bytes = int(address.settings.get("max_bytes", _MAX_BYTES))
         self._ttl = address.milliseconds("ttl") or round(_TTL * 1000)
         # The tier has limits of its own, and these are the last resort.
         seconds = max(5.0, 10 * address.settings.get("timeout", _TIMEOUT))
-        self._redis: Redis = address.connect(connect_timeout=seconds, read_timeout=seconds, most=_CONNECTIONS)
+        self.redis: Redis = address.connect(connect_timeout=seconds, read_timeout=seconds, most=_CONNECTIONS)
 
     async def get_many(self, keys: Sequence[bytes]) -> Stamped:
-        """See `SharedStore.get_many`."""
-        pipe = self._redis.pipeline(transaction=False)
+        """Return the entries of some keys in one round trip; see `SharedStore.get_many`."""
+        pipe = self.redis.pipeline(transaction=False)
         pipe.time()
-        pipe.mget([self._prefix + key for key in keys[:LOOKED_UP]])
+        pipe.mget([self.prefix + key for key in keys[:LOOKED_UP]])
         (seconds, micros), entries = await self._address.call(pipe.execute())
         found = {key: entry for key, entry in zip(keys, entries, strict=False) if entry is not None}
         return Stamped(found, seconds + micros / 1e6)
 
     async def put_many(self, entries: Mapping[bytes, bytes]) -> None:
-        """See `SharedStore.put_many`."""
+        """Store entries in place of what was there; see `SharedStore.put_many`."""
         fitting = [(key, entry) for key, entry in entries.items() if len(entry) <= self._max_bytes]
-        about = [self._prefix + name for name in (b"expiry", b"sizes", b"bytes")]
+        about = [self.prefix + name for name in (b"expiry", b"sizes", b"bytes")]
         flat = [part for pair in fitting for part in pair]
         await self._address.call(
-            self._redis.eval(_PUT, 3, *about, self._max_bytes, self._ttl, self._prefix, *flat)
+            self.redis.eval(_PUT, 3, *about, self._max_bytes, self._ttl, self.prefix, *flat)
         )
 
     async def close(self) -> None:
-        """See `SharedStore.close`."""
-        await self._redis.aclose()
+        """Close all connections; see `SharedStore.close`."""
+        await self.redis.aclose()
 
 
 _CREATE: Final = """
@@ -217,13 +235,19 @@ class PostgresShared:
         self._address = address
         self._max_bytes = int(address.settings.get("max_bytes", _MAX_BYTES))
         self._ttl = address.settings.get("ttl", _TTL)
-        self._connection: AsyncConnection[Any] | None = None
-        self._lock = asyncio.Lock()
+        self._begin_anew()
+        renew_in_child(self._begin_anew)
         self._written: int | None = None
         """Bytes that were written since entries were evicted; None before the first time."""
 
+    def _begin_anew(self) -> None:
+        # The connection of a parent ends with the parent.
+        keep_for_ever(getattr(self, "_connection", None))
+        self._connection: AsyncConnection[Any] | None = None
+        self._lock = asyncio.Lock()
+
     async def get_many(self, keys: Sequence[bytes]) -> Stamped:
-        """See `SharedStore.get_many`."""
+        """Return the entries of some keys in one round trip; see `SharedStore.get_many`."""
 
         async def select(connection: AsyncConnection[Any]) -> list[tuple[bytes | None, bytes, float]]:
             cursor = await connection.execute(_SELECT, {"keys": list(keys)}, binary=True)
@@ -233,7 +257,7 @@ class PostgresShared:
         return Stamped({key: entry for key, entry, _ in rows if key is not None}, max(row[2] for row in rows))
 
     async def put_many(self, entries: Mapping[bytes, bytes]) -> None:
-        """See `SharedStore.put_many`."""
+        """Store entries in place of what was there; see `SharedStore.put_many`."""
         fitting = {key: entry for key, entry in entries.items() if len(entry) <= self._max_bytes}
         written = sum(map(len, fitting.values()))
         evicts = self._written is None or self._written + written > self._max_bytes // _EVICT_AFTER
@@ -253,7 +277,7 @@ class PostgresShared:
         self._written = 0 if evicts else (self._written or 0) + written
 
     async def close(self) -> None:
-        """See `SharedStore.close`."""
+        """Close all connections; see `SharedStore.close`."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from accel.runtime.forks import lock_over_forks
+from accel.runtime.tasks import see
 from accel.store.request_errors import own_copy_of
-from accel.store.tasks import see
 
 __all__ = ["SingleFlight"]
 
@@ -36,12 +36,13 @@ class SingleFlight:
 
     Notes
     -----
-    A failure is raised for all who wait; an AccelError is copied for each. When a waiter is cancelled, the load goes on for
-    the others; with the last waiter the load is cancelled too, and ends before that waiter continues.
+    A failure is raised for all who wait; an AccelError is copied for each. When a waiter is cancelled, the
+    load goes on for the others; with the last waiter the load is cancelled too, and ends before that waiter
+    continues.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = lock_over_forks()
         self._flights: dict[tuple[int, Hashable], _Flight] = {}
 
     def __len__(self) -> int:
@@ -63,7 +64,8 @@ class SingleFlight:
         keys: Iterable[K],
         load: Callable[[Sequence[K]], Coroutine[Any, Any, Mapping[K, Any]]],
     ) -> dict[K, Any]:
-        """Return the value of each key; `load` is called once, with all keys of which no load is under way."""
+        """Return the value of each key; `load` is called once, with all keys of which no load is under
+        way."""
         loop = asyncio.get_running_loop()
         with self._lock:
             flights = {key: self._under_way(loop, key) for key in keys}
@@ -133,7 +135,8 @@ class SingleFlight:
             del error, future  # else the frames of the error would refer to it
 
     async def _wait(self, flights: Collection[_Flight]) -> None:
-        """Wait for loads, raising the first failure at once; loads that only this caller waits for are cancelled then."""
+        """Wait for loads, raising the first failure at once; loads that only this caller waits for are
+        cancelled then."""
         try:
             for flight in flights:
                 if not flight.future.done():

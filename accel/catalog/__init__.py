@@ -1,1 +1,2 @@
-"""The catalog: an index outside the files, from a predicate to the files, row groups and rows that can match it."""
+"""The catalog: an index outside the files, from a predicate to the files, row groups and rows that can match
+it."""

@@ -5,20 +5,19 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from accel.arrays import bytes_array, from_numpy, integers_array, one, pack_bits
-from accel.catalog.bound_bytes import End, encode_bounds
-from accel.format.bounds import has_inexact_bounds, joined_chunk_bounds
-from accel.format.domain import Bounds, Domain
+from accel.arrays import bytes_array, from_numpy, integers_array, one
+from accel.format.bounds import exact_joined_bounds, joined_chunk_bounds
+from accel.format.domain import Bounds
 from accel.format.footer import MAGIC
+from accel.indexes.stored_bounds import BOUND_FIELDS, StoredBounds
 from accel.planning.handle import FileHandle
 from accel.planning.projection import indexed_as_read, path_leaves, type_at
-from accel.predicate.kinds import Kind, kind_of
+from accel.predicate.expr import quoted_name
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -37,8 +36,10 @@ __all__ = [
     "FilesTable",
     "column_text",
     "leaf_columns",
+    "metadata_bytes",
     "path_of_text",
     "paths_of_text",
+    "schema_fingerprint",
 ]
 
 WHOLE_FILE: Final = -1
@@ -57,31 +58,26 @@ FILES_SCHEMA: Final = pa.schema(
         pa.field("metadata", pa.binary(), nullable=False),
     ]
 )
-"""One row for each file, sorted by `path`, which is relative to the directory that the catalog covers. `metadata` are the
-last bytes of the file: its footer, and the page indexes before it."""
+"""One row for each file, sorted by `path`, which is relative to the directory that the catalog covers.
+`metadata` are the last bytes of the file: its footer, and the page indexes before it."""
 
 BOUNDS_SCHEMA: Final = pa.schema(
     [
         pa.field("column", pa.string(), nullable=False),
-        pa.field("family", pa.string(), nullable=False),
         pa.field("row_group", pa.int32(), nullable=False),
         pa.field("file", pa.int32(), nullable=False),
-        pa.field("lower", pa.binary()),
-        pa.field("upper", pa.binary()),
-        pa.field("null_count", pa.int64()),
-        pa.field("nan_count", pa.int64()),
-        pa.field("num_rows", pa.int64(), nullable=False),
+        *BOUND_FIELDS,
     ]
 )
-"""One row for each column of each file (`row_group` is -1) and of each row group, sorted by `column`, `row_group`, `lower`
-and `file`, which is the place of the file in the table `files` of the segment. `family` says what values compare with:
-bounds of one family have one encoding (`bound_bytes`)."""
+"""One row for each column of each file (`row_group` is -1) and of each row group, sorted by `column`,
+`row_group`, `lower` and `file`, which is the place of the file in the table `files` of the segment. Bounds of
+one `family` have one encoding (`bound_bytes`)."""
 BOUNDS_ORDER: Final = [(name, "ascending") for name in ("column", "row_group", "lower", "file")]
 
 
 def column_text(path: Sequence[str]) -> str:
-    """Return the name of a column in the table `bounds`: the names of its path, with dots between them, quoted where a name
-    holds a dot, a comma, a parenthesis or a quotation mark."""
+    """Return the name of a column in the table `bounds`: the names of its path, with dots between them,
+    quoted where a name holds a dot, a comma, a parenthesis or a quotation mark."""
     return ".".join(_quoted(name) for name in path)
 
 
@@ -92,22 +88,22 @@ def path_of_text(text: str) -> tuple[str, ...]:
 
 
 def paths_of_text(text: str) -> tuple[tuple[str, ...], ...]:
-    """Return the paths of several columns, which `column_text` made the names of, with commas between them."""
+    """Return the paths of several columns, which `column_text` made the names of, with commas between
+    them."""
     return tuple(path_of_text(one.strip()) for one in re.findall(r'(?:"(?:[^"]|"")*"|[^,"])+', text))
 
 
 def _quoted(name: str) -> str:
     if name and name == name.strip() and not re.search(r'[.",()]', name):
         return name
-    doubled = name.replace('"', '""')
-    return f'"{doubled}"'
+    return quoted_name(name)
 
 
-def leaf_columns(handle: FileHandle) -> Iterator[tuple[tuple[str, ...], int, Kind, pa.DataType]]:
-    """Yield the columns of a file that statistics can speak of: the path, the leaf, and how its values compare.
+def leaf_columns(handle: FileHandle) -> Iterator[tuple[tuple[str, ...], int, pa.DataType]]:
+    """Yield the columns of a file that statistics can describe: path, leaf and type.
 
-    They are the plain leaves: flat columns, and fields of structs, at any depth. Of several columns of one path there is
-    none.
+    They are the plain leaves: flat columns, and fields of structs, at any depth. Of several columns of one
+    path there is none.
     """
     schema, arrow = handle.shared.schema, handle.arrow_schema
     for number, leaf in enumerate(schema.leaves):
@@ -119,7 +115,7 @@ def leaf_columns(handle: FileHandle) -> Iterator[tuple[tuple[str, ...], int, Kin
             continue
         kind = type_at(arrow, path)
         if indexed_as_read(schema.elements[leaf.element], kind):
-            yield path, number, kind_of(kind), kind
+            yield path, number, kind
 
 
 class FilesTable:
@@ -159,6 +155,11 @@ class FilesTable:
             found = self._fingerprints[id(schema)] = schema, schema_fingerprint(schema)
         return found[1]
 
+    @property
+    def fingerprints(self) -> frozenset[str]:
+        """The fingerprints of the schemas of its files."""
+        return frozenset(row[5] for row in self._rows)
+
     def finish(self) -> pa.Table:
         """Return the table."""
         columns = list(zip(*self._rows, strict=True)) if self._rows else [()] * len(FILES_SCHEMA)
@@ -186,7 +187,8 @@ class BoundsTable:
         self._parts: list[pa.Table] = []
 
     def add(self, files: Sequence[tuple[int, FileHandle]]) -> None:
-        """Add the columns of files, each with its ordinal. Files of one writer and schema are taken together."""
+        """Add the columns of files, each with its ordinal. Files of one writer and schema are taken
+        together."""
         blocks: dict[object, list[tuple[int, FileHandle]]] = {}
         for ordinal, handle in files:
             shared = handle.shared
@@ -207,27 +209,20 @@ class BoundsTable:
         sizes = np.array([one.num_row_groups for one in packed], np.int64)
         rows = np.concatenate([one.group_rows for one in packed])
         groups = _counting(sizes)
-        for path, leaf, kind, arrow_type in leaf_columns(files[0][1]):
+        for path, leaf, arrow_type in leaf_columns(files[0][1]):
             name = column_text(path)
-            if self._columns is not None and not self._columns & {name, column_text(path[:1])}:
+            above = {column_text(path[:depth]) for depth in range(1, len(path) + 1)}
+            if self._columns is not None and not self._columns & above:
                 continue
             bounds = joined_chunk_bounds(packed, leaf, arrow_type=arrow_type)
-            if bounds.domain is not kind.domain:
-                # Only the counts can be used.
-                bounds = replace(
-                    Bounds.unknown(rows), null_count=bounds.null_count, nan_count=bounds.nan_count
-                )
-            whole = _of_files(bounds, rows, sizes)
-            # Whoever answers by the bounds of a file takes them for values where the nulls are counted.
-            if bounds.domain in (Domain.INTEGER, Domain.FLOAT):
-                moved = _sums(has_inexact_bounds(packed, leaf).astype(np.int64), sizes) > 0
-                whole = replace(whole, null_count=np.where(moved, -1, whole.null_count))
+            bounds = exact_joined_bounds(packed, leaf, bounds, arrow_type=arrow_type)
             of_files = np.full(len(files), WHOLE_FILE, np.int32)
-            file_rows = _sums(rows, sizes)
-            self._parts.append(_table(name, kind, whole, row_groups=of_files, files=ordinals, rows=file_rows))
+            self._parts.append(
+                _table(name, bounds.fold(sizes), arrow_type, row_groups=of_files, files=ordinals)
+            )
             if len(rows):
                 of_groups = np.repeat(ordinals, sizes)
-                self._parts.append(_table(name, kind, bounds, row_groups=groups, files=of_groups, rows=rows))
+                self._parts.append(_table(name, bounds, arrow_type, row_groups=groups, files=of_groups))
 
     def finish(self) -> pa.Table:
         """Return the table, in its order."""
@@ -239,91 +234,24 @@ class BoundsTable:
 
 
 def _counting(sizes: Int64s) -> Int32s:
-    """0, 1, ... as far as each size goes, one after the other."""
+    """Return 0, 1, ... up to each size, one run after the other."""
     starts = np.cumsum(sizes) - sizes
     return (np.arange(int(sizes.sum())) - np.repeat(starts, sizes)).astype(np.int32)
 
 
-def _sums(values: Int64s, sizes: Int64s) -> Int64s:
-    """The sum of each stretch."""
-    totals = np.concatenate([[0], np.cumsum(values)])
-    found: Int64s = np.diff(totals[np.concatenate([[0], np.cumsum(sizes)])])
-    return found
-
-
-def _table(
-    name: str, kind: Kind, bounds: Bounds, *, row_groups: Int32s, files: Int32s, rows: Int64s
-) -> pa.Table:
-    n = len(rows)
+def _table(name: str, bounds: Bounds, kind: pa.DataType, *, row_groups: Int32s, files: Int32s) -> pa.Table:
     arrays = [
-        pa.repeat(one(name.encode(), pa.string()), n),
-        pa.repeat(one(kind.family.group.value.encode(), pa.string()), n),
+        pa.repeat(one(name.encode(), pa.string()), len(bounds)),
         from_numpy(row_groups),
         from_numpy(files),
-        encode_bounds(bounds.lower, bounds.has_lower, kind=kind, end=End.LOWER),
-        encode_bounds(bounds.upper, bounds.has_upper, kind=kind, end=End.UPPER),
-        _counts(bounds.null_count),
-        _counts(bounds.nan_count),
-        from_numpy(rows),
+        *StoredBounds.of(bounds, kind).arrays(),
     ]
     return pa.Table.from_arrays(arrays, schema=BOUNDS_SCHEMA)
 
 
-def _counts(values: Int64s) -> pa.Array:
-    """Counts, null where one is unknown."""
-    known = values >= 0
-    nulls = None if bool(known.all()) else pack_bits(known)
-    buffers = [nulls, pa.py_buffer(np.ascontiguousarray(values, np.int64).tobytes())]
-    return pa.Array.from_buffers(pa.int64(), len(values), buffers, len(values) - int(known.sum()))
-
-
-def _of_files(bounds: Bounds, rows: Int64s, sizes: Int64s) -> Bounds:
-    """The bounds of files, from those of their row groups."""
-    # A row group without values that bounds could bound does not widen those of its file.
-    valued = ~((bounds.null_count == rows) | (rows == 0))
-    stops = np.cumsum(sizes)
-    stretches = list(zip((stops - sizes).tolist(), stops.tolist(), strict=True))
-    has_lower, has_upper, lower, upper = [], [], [], []
-    for begin, end in stretches:
-        some = np.flatnonzero(valued[begin:end]) + begin
-        low, high = (
-            bool(len(some)) and bool(bounds.has_lower[some].all()),
-            bool(len(some)) and bool(bounds.has_upper[some].all()),
-        )
-        has_lower.append(low)
-        has_upper.append(high)
-        lower.append(min(bounds.lower[some].tolist()) if low else None)
-        upper.append(max(bounds.upper[some].tolist()) if high else None)
-    return Bounds(
-        bounds.domain,
-        _filled(lower, bounds.lower),
-        _filled(upper, bounds.upper),
-        np.array(has_lower, bool),
-        np.array(has_upper, bool),
-        _sums(rows, sizes),
-        _totals(bounds.null_count, stretches),
-        _totals(bounds.nan_count, stretches),
-    )
-
-
-def _filled(values: Sequence[Any], like: Any) -> Any:
-    """An array of the same type, with whatever where there is no value."""
-    filler = b"" if any(isinstance(value, bytes) for value in values) else 0
-    out = np.empty(len(values), like.dtype)
-    out[:] = [filler if value is None else value for value in values]
-    return out
-
-
-def _totals(counts: Int64s, stretches: Sequence[tuple[int, int]]) -> Int64s:
-    """The sums of counts; -1 where one of them is unknown."""
-    return np.array(
-        [-1 if bool((counts[a:b] < 0).any()) else int(counts[a:b].sum()) for a, b in stretches], np.int64
-    )
-
-
 def metadata_bytes(handle: FileHandle) -> bytes:
-    """Return the last bytes of a file from which its handle can be made again: the footer, and the page indexes and embedded
-    indexes before it as far as they are in memory."""
+    """Return the last bytes of a file from which its handle can be made again: the footer, and the page
+    indexes and embedded indexes before it as far as they are in memory."""
     packed = handle.pack()
     footer = packed.footer
     end = b"".join((footer, struct.pack("<I", len(footer)), MAGIC))

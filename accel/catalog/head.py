@@ -1,11 +1,12 @@
 """The head of a catalog: the small object that names its segments, and holds what saves a round trip.
 
-A commit replaces the head by compare-and-swap, and nothing else makes anything visible: a reader has the segments that
-its head names, whatever is committed meanwhile, and a writer that is killed leaves at worst objects that no head names.
+A commit replaces the head by compare-and-swap, and nothing else makes anything visible: a reader has the
+segments that its head names, whatever is committed meanwhile, and a writer that is killed leaves at worst
+objects that no head names.
 
-The bytes of a head are the magic `ACCELCAT`, the format version (4 bytes, little endian), the xxh3-128 checksum of what
-follows (16 bytes), and an Arrow IPC stream of `HEAD_SCHEMA`, one row for each object of a segment. Whatever else there
-is to say is JSON in the stream's schema metadata under `accel.catalog`.
+The bytes of a head are the magic `ACCELCAT`, the format version (4 bytes, little endian), the xxh3-128
+checksum of what follows (16 bytes), and an Arrow IPC stream of `HEAD_SCHEMA`, one row for each object of a
+segment. Whatever else there is to say is JSON in the stream's schema metadata under `accel.catalog`.
 """
 
 from __future__ import annotations
@@ -14,18 +15,20 @@ import functools
 import json
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
 
 from accel.arrays import bytes_array, integers_array, to_ipc
+from accel.catalog.ipc_messages import read_batches
 from accel.decode.arrow import arrow_schema
 from accel.errors import IndexFormatError
 from accel.format.footer import parse_footer, parse_tail
-from accel.tables.hive import SpelledColumn, spelled_columns
+from accel.tables.partition_paths import SpelledColumn, spelled_columns
 
 if TYPE_CHECKING:
     from accel.arrays import Bools
@@ -47,12 +50,16 @@ __all__ = [
 
 HEAD_NAME: Final = "head"
 """The name of the head in the directory of the catalog."""
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 REBUILD: Final = "build the index again elsewhere"
 """What to do where an object of a catalog is damaged."""
 _MAGIC = b"ACCELCAT"
 _PREFIX = struct.Struct("<8sI16s")
 _METADATA_KEY = b"accel.catalog"
+_MOST_FILES: Final = (1 << 31) - 1
+"""Files of a segment: tables number them in 32 bits."""
+_MOST_FINGERPRINTS: Final = 16
+"""Schemas of a segment that the head tells."""
 _OBJECT_NAME = re.compile(r"[a-z]+-[0-9a-zA-Z.]+-[0-9a-f]{16}\.(parquet|pages)")
 
 
@@ -78,7 +85,8 @@ HEAD_SCHEMA: Final = pa.schema(
         pa.field("content", pa.binary()),
     ]
 )
-"""`tail` is the end of the Parquet object: its footer and page indexes. `content` is the whole object, where it is small."""
+"""`tail` is the end of the Parquet object: its footer and page indexes. `content` is the whole object, where
+it is small."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -126,18 +134,22 @@ class SegmentObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Segment:
-    """Immutable tables about some files. A file is identified by its ordinal: its place in the table `files`, by path."""
+    """Immutable tables about some files. A file is identified by its ordinal: its place in the table `files`,
+    by path."""
 
     id: str
     num_files: int
+    """As the head has it. Nothing is made of this size before the table `files` is read, which has as many
+    rows."""
     objects: Mapping[str, SegmentObject]
     """By table."""
-    dropped: frozenset[int] = frozenset()
-    """The ordinals of files that were removed or replaced since."""
+    dropped: AbstractSet[int] = frozenset()
+    """The ordinals of files that were removed or replaced since. A few bytes of a head may name very many:
+    they are not listed before the table `files` is read."""
     num_rows: Mapping[str, int]
-    """By table, the rows that its builder made. An object that has others was damaged: a row that is gone could be a file that
-    is ruled out."""
-    uncovered: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """By table, the rows that its builder made. An object that has others was damaged: a row that is gone
+    could be a file that is ruled out."""
+    uncovered: Mapping[str, AbstractSet[int]] = field(default_factory=dict)
     """By table, the ordinals of files of which it says nothing; of all, where no table was made."""
     first_path: str = ""
     """The least path of its files."""
@@ -146,20 +158,45 @@ class Segment:
     spells_columns: bool = True
     """Whether a path may spell a partition column."""
     spelled: Mapping[str, SpelledColumn] | None = None
-    """What the paths of all of its files spell, by key; None where that is not known, or their keys differ."""
+    """What the paths of all of its files spell, by key; None where that is not known, or their keys
+    differ."""
+    fingerprints: tuple[str, ...] | None = None
+    """Those of the schemas of its files, where they are few; None where they are many, or that is not
+    known."""
 
     @property
     def num_live(self) -> int:
         """Files that count."""
         return self.num_files - len(self.dropped)
 
-    def with_paths(self, paths: Sequence[str]) -> Segment:
-        """Return the segment with the facts about the paths of its files that are needed before they are read."""
+    def with_files(self, paths: Sequence[str], fingerprints: Iterable[str]) -> Segment:
+        """Return the segment with the facts about its files that are needed before these are read: what their
+        paths tell, and the fingerprints of their schemas."""
+        schemas = tuple(sorted(set(fingerprints)))
         spells = any("=" in path for path in paths)
         spelled = spelled_columns(path.rpartition("/")[0] for path in paths) if spells else {}
         return replace(
-            self, first_path=min(paths), last_path=max(paths), spells_columns=spells, spelled=spelled
+            self,
+            first_path=min(paths),
+            last_path=max(paths),
+            spells_columns=spells,
+            spelled=spelled,
+            fingerprints=schemas if 0 < len(schemas) <= _MOST_FINGERPRINTS else None,
         )
+
+    @property
+    def first_live(self) -> int:
+        """The ordinal of the first file that counts."""
+        if not self.dropped:
+            return 0
+        from pyroaring import BitMap
+
+        dropped = self.dropped if isinstance(self.dropped, BitMap) else BitMap(self.dropped)
+        low, high = 0, self.num_files - 1
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if dropped.rank(middle) <= middle else (middle + 1, high)
+        return low
 
     def covered_by(self, table: str) -> Bools:
         """Return whether a table says something of each file."""
@@ -200,8 +237,11 @@ class CatalogHead:
     indexes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The kinds of index by what they are of, as `CatalogIndex.of` has it."""
     complete: bool = True
-    """Whether a refresh has listed all files of the directory. Scans may rely on the list of files only then: an index
-    that scans have learned, or whose first build was not finished, lists some."""
+    """Whether a refresh has listed all files of the directory. Scans may rely on the list of files only then:
+    an index that scans have learned, or whose first build was not finished, lists some."""
+    table: Mapping[str, Any] | None = None
+    """Of an index of a table its `format`, `location` and the last `version` that it covers. It keeps the
+    files of earlier versions, and never lists files for a scan."""
     segments: tuple[Segment, ...] = ()
     retired: tuple[Retired, ...] = ()
 
@@ -238,6 +278,7 @@ class CatalogHead:
             "columns": self.columns,
             "indexes": {of: list(kinds) for of, kinds in self.indexes.items()},
             "complete": self.complete,
+            "table": None if self.table is None else dict(self.table),
             "segments": [
                 {
                     "id": segment.id,
@@ -245,6 +286,7 @@ class CatalogHead:
                     "paths": [segment.first_path, segment.last_path],
                     "spells_columns": segment.spells_columns,
                     "spelled": _spelled_text(segment.spelled),
+                    "schemas": segment.fingerprints,
                     "rows": dict(segment.num_rows),
                     "dropped": ordinals_text(segment.dropped),
                     "uncovered": {
@@ -283,16 +325,23 @@ class CatalogHead:
             raise IndexFormatError("the head of the catalog is damaged: its checksum does not match")
         try:
             return cls._read(payload)
-        except (pa.ArrowException, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+        except IndexFormatError:
+            raise
+        except (
+            pa.ArrowException,
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            IndexError,
+            EOFError,
+            RecursionError,
+        ) as error:
             raise IndexFormatError(f"the head of the catalog cannot be read: {error}") from error
 
     @classmethod
     def _read(cls, payload: bytes) -> CatalogHead:
-        with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
-            batches = list(reader)
-            schema = reader.schema
-        if not schema.remove_metadata().equals(HEAD_SCHEMA):
-            raise IndexFormatError("the head of the catalog has other columns")
+        schema, batches = read_batches(payload, HEAD_SCHEMA)
         described = json.loads(schema.metadata[_METADATA_KEY])
         objects: dict[str, dict[str, SegmentObject]] = {}
         for batch in batches:
@@ -312,17 +361,21 @@ class CatalogHead:
             columns=None if described["columns"] is None else tuple(described["columns"]),
             indexes={str(of): tuple(map(str, kinds)) for of, kinds in dict(described["indexes"]).items()},
             complete=bool(described["complete"]),
+            table=None if described.get("table") is None else dict(described["table"]),
             segments=tuple(_segment(one, objects) for one in described["segments"]),
             retired=tuple(Retired(_checked_name(name), float(since)) for name, since in described["retired"]),
         )
 
 
 def _segment(described: Mapping[str, Any], objects: Mapping[str, Mapping[str, SegmentObject]]) -> Segment:
-    dropped = ordinals_of(described["dropped"])
-    uncovered = {str(table): ordinals_of(files) for table, files in described["uncovered"].items()}
-    num_files, tables = int(described["files"]), objects[described["id"]]
-    named = {*dropped, *(at for files in uncovered.values() for at in files)}
-    if tables[Table.FILES].num_rows != num_files or any(at >= num_files for at in named):
+    num_files, tables = described["files"], objects[described["id"]]
+    if type(num_files) is not int or not 1 <= num_files <= _MOST_FILES:
+        raise IndexFormatError(f"the head of the catalog has a segment of {num_files!r:.80} files")
+    dropped = ordinals_of(described["dropped"], limit=num_files)
+    uncovered = {
+        str(table): ordinals_of(files, limit=num_files) for table, files in described["uncovered"].items()
+    }
+    if tables[Table.FILES].num_rows != num_files or len(dropped) >= num_files:
         raise IndexFormatError("the head of the catalog contradicts itself about the files of a segment")
     num_rows = {str(table): int(rows) for table, rows in described["rows"].items()}
     if num_rows != {table: one.num_rows for table, one in tables.items()}:
@@ -341,6 +394,7 @@ def _segment(described: Mapping[str, Any], objects: Mapping[str, Mapping[str, Se
         last_path=str(last_path),
         spells_columns=bool(described["spells_columns"]),
         spelled=_spelled_of(described["spelled"]),
+        fingerprints=None if not described.get("schemas") else tuple(map(str, described["schemas"])),
     )
 
 
@@ -366,20 +420,29 @@ def _array(values: Sequence[Any], to: pa.DataType) -> pa.Array:
     return bytes_array(encoded, to)
 
 
-def ordinals_text(files: frozenset[int]) -> str | None:
+def ordinals_text(files: AbstractSet[int]) -> str | None:
     """Return ordinals of files as heads write them; None for none."""
     from pyroaring import BitMap
 
     return BitMap(files).serialize().hex() if files else None
 
 
-def ordinals_of(text: str | None) -> frozenset[int]:
-    """Return the ordinals that a head writes so."""
+def ordinals_of(text: str | None, *, limit: int) -> AbstractSet[int]:
+    """Return the ordinals that a head writes so: a set that takes as little memory as the text.
+
+    Raises
+    ------
+    IndexFormatError
+        The text is damaged, or names an ordinal of `limit` or above.
+    """
     if text is None:
         return frozenset()
-    from pyroaring import BitMap
+    from accel.indexes.matrix import decode_bitmap
 
-    return frozenset(BitMap.deserialize(bytes.fromhex(text)))
+    try:
+        return cast("AbstractSet[int]", decode_bitmap(memoryview(bytes.fromhex(text)), limit=limit))
+    except (ValueError, TypeError) as error:
+        raise IndexFormatError(f"the catalog has a broken list of files: {error}", hint=REBUILD) from error
 
 
 def _checked_name(name: str) -> str:

@@ -8,25 +8,29 @@ from typing import TYPE_CHECKING, Any
 
 from accel.catalog.describing import BoundsTable, FilesTable
 from accel.catalog.head import CatalogHead, Table
-from accel.catalog.kinds import index_of_table, indexes_of
+from accel.catalog.kinds.registry import index_of_table, indexes_of
 from accel.catalog.verbs import IndexCall, Path
-from accel.errors import AccelError
+from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError
 from accel.metrics import Metrics
 from accel.options import Options
-from accel.store import io_loop
+from accel.runtime import io_loop
+from accel.runtime.time_limits import time_limit
+from accel.versions import FileVersion
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from accel.catalog.building import CatalogBuilder
+    from accel.catalog.building.builder import CatalogBuilder
     from accel.planning.file_entry import FileEntry
     from accel.planning.handle import FileHandle
+    from accel.scanning.file_source import FileSource, SourceMaker
 
 __all__ = [
     "IndexDescription",
     "IndexDifferences",
     "SegmentDescription",
     "TableDescription",
+    "check_index_exists",
     "inspect_index",
     "verify_index",
 ]
@@ -64,6 +68,8 @@ class IndexDescription:
     index: str
     base: str
     """The directory that it covers."""
+    table: Mapping[str, Any] | None
+    """The `format`, `location` and `version` of the table that it was built over; None for a directory."""
     generation: int
     """The number of commits so far."""
     files: int
@@ -110,6 +116,7 @@ def inspect_index(
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
     options: Options | None = None,
+    timeout: float | None = None,
 ) -> IndexDescription:
     """Return what an index covers, and what it consists of.
 
@@ -117,7 +124,7 @@ def inspect_index(
     ----------
     index : str or PathLike
         The directory of the index.
-    store, storage_options, options
+    store, storage_options, options, timeout
         As of `accel.build_index`.
 
     Returns
@@ -129,9 +136,26 @@ def inspect_index(
     StoreError, IndexFormatError
         As `accel.refresh_index` does.
     """
-    call = _inspect(IndexCall(store, storage_options, options), index)
-    del index, store, storage_options  # so that no traceback shows what they hold
-    return io_loop.run(call)
+    with time_limit(timeout, index):
+        call = _inspect(IndexCall(store, storage_options, options), index)
+        del index, store, storage_options  # so that no traceback shows what they hold
+        return io_loop.run(call)
+
+
+def check_index_exists(
+    index: Path, *, storage_options: Mapping[str, Any] | None = None, options: Options | None = None
+) -> None:
+    """Raise ObjectNotFoundError where there is no index; one that is damaged, or cannot be reached, is
+    there."""
+    work = IndexCall(None, storage_options, options)
+    del storage_options  # so that no traceback shows what it holds
+    try:
+        io_loop.run(work.home(index).read_head(Metrics()))
+    except ObjectNotFoundError as error:
+        error.hint = "build it, or leave the option `index` out"
+        raise
+    except AccelError:
+        return
 
 
 async def _inspect(work: IndexCall, index: Path) -> IndexDescription:
@@ -142,8 +166,8 @@ async def _inspect(work: IndexCall, index: Path) -> IndexDescription:
     rows = size = 0
     for tables in snapshot.tables:
         reader = home.reader(cache=None, options=work.options, metrics=metrics)
-        live = tables.live().tolist()
         files = await reader.read_columns(tables, Table.FILES, ["size", "num_rows"])
+        live = tables.live().tolist()
         for is_live, one_size, one_rows in zip(
             live, files.column(0).to_pylist(), files.column(1).to_pylist(), strict=True
         ):
@@ -162,6 +186,7 @@ async def _inspect(work: IndexCall, index: Path) -> IndexDescription:
     return IndexDescription(
         index=str(home),
         base=home.base_url(head),
+        table=head.table,
         generation=head.generation,
         files=head.num_files,
         rows=rows,
@@ -199,9 +224,11 @@ def _tables(head: CatalogHead) -> tuple[TableDescription, ...]:
 def verify_index(
     index: Path,
     *,
+    source: FileSource | SourceMaker | None = None,
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
     options: Options | None = None,
+    timeout: float | None = None,
 ) -> IndexDifferences:
     """Compare an index with the files: the list of them, and, for each file, all that the index says of it.
 
@@ -211,7 +238,9 @@ def verify_index(
     ----------
     index : str or PathLike
         The directory of the index.
-    store, storage_options, options
+    source : table or FileSource, optional
+        What the index was built over, where it is no directory. Files of other versions are passed over.
+    store, storage_options, options, timeout
         As of `accel.build_index`.
 
     Returns
@@ -223,13 +252,15 @@ def verify_index(
     StoreError, IndexFormatError
         As `accel.refresh_index` does.
     """
-    call = _verify(IndexCall(store, storage_options, options), index)
-    del index, store, storage_options  # so that no traceback shows what they hold
-    return io_loop.run(call)
+    with time_limit(timeout, index):
+        call = _verify(IndexCall(store, storage_options, options), index, source)
+        del index, store, storage_options  # so that no traceback shows what they hold
+        return io_loop.run(call)
 
 
-async def _verify(work: IndexCall, index: Path) -> IndexDifferences:
-    metrics, home, builder = Metrics(), work.home(index), work.builder(index)
+async def _verify(work: IndexCall, index: Path, source: FileSource | SourceMaker | None) -> IndexDifferences:
+    metrics, home = Metrics(), work.home(index)
+    builder = work.builder(index) if source is None else await work.builder_over(source, home)
     del index
     snapshot, _ = await home.read_head(metrics)
     current, _ = await builder.list_files(snapshot.head)
@@ -237,7 +268,6 @@ async def _verify(work: IndexCall, index: Path) -> IndexDifferences:
     gone: list[str] = []
     replaced: list[str] = []
     wrong: dict[str, str] = {}
-    checked = 0
     for tables in snapshot.tables:
         reader = home.reader(cache=None, options=work.options, metrics=metrics)
         directory = await reader.load_directory(tables)
@@ -253,18 +283,23 @@ async def _verify(work: IndexCall, index: Path) -> IndexDifferences:
         for ordinal, path in enumerate(directory.paths):
             if not live[ordinal]:
                 continue
-            seen.add(path)
             file = current.get(path)
+            if file is None and source is not None:
+                continue  # of another version
+            seen.add(path)
             if file is None:
                 gone.append(path)
                 continue
-            if (file.etag, file.size) != (directory.etags[ordinal], directory.sizes[ordinal]):
+            covered_version = FileVersion(directory.sizes[ordinal], directory.etags[ordinal])
+            if not file.version.is_same(covered_version):
                 replaced.append(path)
                 continue
-            checked += 1
             handle = await builder.describer.open(file)
             if isinstance(handle, AccelError):
                 wrong[path] = str(handle)
+                continue
+            if not covered_version.is_same(handle.version):
+                replaced.append(path)  # since it was listed
                 continue
             rows, expected = FilesTable(), BoundsTable(snapshot.head.columns)
             rows.add(path, handle)
@@ -276,11 +311,16 @@ async def _verify(work: IndexCall, index: Path) -> IndexDifferences:
             else:
                 for table, by_file in stored.items():
                     covered = bool(tables.segment.covered_by(table)[ordinal])
-                    if covered and not await _is_of(by_file, table, ordinal, file, handle, builder):
+                    try:
+                        same = not covered or await _is_of(by_file, table, ordinal, file, handle, builder)
+                    except (ObjectChangedError, ObjectNotFoundError):
+                        replaced.append(path)  # while it was read
+                        break
+                    if not same:
                         wrong[path] = f"the index has other {table} of it"
     return IndexDifferences(
         index=str(home),
-        checked=checked,
+        checked=len(seen) - len(gone) - len(replaced),
         missing=tuple(sorted(current.keys() - seen)),
         gone=tuple(gone),
         replaced=tuple(replaced),
@@ -296,7 +336,7 @@ async def _is_of(
     handle: FileHandle,
     builder: CatalogBuilder,
 ) -> bool:
-    """Whether the rows of a table about a file are those that it has when it is read anew."""
+    """Return whether the rows of a table about a file are those that it has when it is read anew."""
     index = index_of_table(table)
     if index is None:
         return True

@@ -1,7 +1,8 @@
-"""What a predicate says of one column in the order of `bound_bytes`, so that a database compares it by its own index.
+"""What a predicate says of one column in the order of `bound_bytes`, so that a database compares it by its
+own index.
 
-Every row that matches has a value in one of the intervals of each column that has any. A column without intervals may have any
-value, or none.
+Every row that matches has a value in one of the intervals of each column that has any. A column without
+intervals may have any value, or none.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from accel.catalog.bound_bytes import End, encode_bounds
 from accel.format.domain import Domain
+from accel.indexes.bound_bytes import End, encode_bounds, encode_natives
 from accel.predicate.atoms import (
     Against,
     AllOf,
@@ -62,8 +63,8 @@ def required_intervals(bound: Bound) -> Mapping[int, Sequence[Interval]]:
     Returns
     -------
     mapping of int to sequence of Interval
-        By the ordinal of the column in `bound`, ascending and apart from each other; no interval at all where no row can
-        match. NaN lies in none, so that a column of floats has only intervals that exclude it.
+        By the ordinal of the column in `bound`, ascending and apart from each other; no interval at all where
+        no row can match. NaN lies in none, so that a column of floats has only intervals that exclude it.
     """
     found: dict[int, Sequence[Interval]] = {}
     for column, intervals in _required(bound.root, bound):
@@ -79,7 +80,7 @@ def required_intervals(bound: Bound) -> Mapping[int, Sequence[Interval]]:
 
 
 def _is_open(kind: Kind, intervals: Sequence[Interval]) -> bool:
-    """Whether the intervals tell nothing of a column."""
+    """Return whether the intervals do not limit the values of a column."""
     if kind.domain is Domain.FLOAT and any(each.upper == HIGHEST for each in intervals):
         return True
     return kind.domain is Domain.NONE or Interval() in intervals
@@ -126,25 +127,16 @@ def _required(node: Node, bound: Bound) -> Iterator[tuple[int, Sequence[Interval
 
 
 def _encoded(value: Any, kind: Kind) -> tuple[bytes | None, bytes | None]:
-    """A native value as the lower and as the upper end of an interval; None where it has no encoding."""
+    """Return a native value as the lower and the upper end of an interval; None where it has no encoding."""
     if isinstance(value, float) and math.isnan(value):
         return None, None
-    has = np.ones(1, bool)
-    if kind.domain is Domain.FLOAT:
-        values = np.array([value], np.float64)
-    elif kind.domain is Domain.BOOLEAN:
-        values = np.array([value], bool)
-    else:
-        values = np.empty(1, object)
-        values[0] = value
-    lower = encode_bounds(values, has, kind=kind, end=End.LOWER)[0].as_py()
-    upper = encode_bounds(values, has, kind=kind, end=End.UPPER)[0].as_py()
+    (lower,), (upper,) = (encode_natives([value], kind, end) for end in (End.LOWER, End.UPPER))
     # Of text that is cut and cannot be raised there is nothing above.
     return lower, HIGHEST if upper is None and lower is not None else upper
 
 
 def _merged(intervals: Sequence[Interval]) -> Sequence[Interval]:
-    """The same values in few intervals that are apart from each other; or more values."""
+    """Return the same values, or more, in few intervals that are apart from each other."""
     apart: list[Interval] = []
     for each in sorted(intervals, key=lambda one: one.lower):
         if apart and each.lower <= apart[-1].upper:

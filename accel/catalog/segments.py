@@ -14,24 +14,25 @@ import numpy as np
 import pyarrow as pa
 
 from accel import kernels
-from accel.arrays import bools, bytes_array, integers
-from accel.catalog.bound_bytes import End, decode_bounds
+from accel.arrays import bytes_array
 from accel.catalog.describing import BOUNDS_SCHEMA, FILES_SCHEMA, WHOLE_FILE, column_text
-from accel.catalog.head import CatalogHead, Segment, Table
-from accel.catalog.kind import CatalogQuestion, Hits
-from accel.catalog.kinds import index_of_table
+from accel.catalog.head import REBUILD, CatalogHead, Segment, Table
+from accel.catalog.kinds.kind import CatalogQuestion, Hits, check_ordinals, file_column
+from accel.catalog.kinds.registry import index_of_table
 from accel.errors import IndexFormatError
-from accel.format.domain import Bounds, Domain
+from accel.format.domain import Bounds
+from accel.indexes.stored_bounds import BOUND_FIELDS, StoredBounds
 from accel.options import MIB
 from accel.planning.selection import RowSelection
 from accel.predicate.atoms import Bound, BoundColumn, Node
 from accel.predicate.expr import And, Column, Compare, Expr, InList, Literal, Op
 from accel.predicate.prune import Evidence, IndexEvidence, prune
-from accel.store.request_errors import foremost
-from accel.store.tasks import Group
+from accel.runtime.tasks import Group
+from accel.store.request_errors import raising_foremost
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
+    from accel.format.model import ParquetSchema
 
 __all__ = [
     "BOUND_COLUMNS",
@@ -53,7 +54,8 @@ _PLACE_BYTES: Final = 200
 """About the memory of an entry of a dictionary of files."""
 _COUNTS: Final = ("num_rows", "schema_fingerprint")
 _MOST_METADATA: Final = 4 * MIB
-"""Metadata of a segment that stays decoded in memory, in bytes; of more only the rows that are asked for are decoded."""
+"""Metadata of a segment that stays decoded in memory, in bytes; of more only the rows that are needed are
+decoded."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,17 +73,12 @@ class FileDirectory:
 class _ColumnRows:
     """The rows of `bounds` about whole files, of one column."""
 
-    families: Sequence[str]
     files: Int64s
-    lower: pa.Array
-    upper: pa.Array
-    null_count: Int64s
-    nan_count: Int64s
-    num_rows: Int64s
+    stored: StoredBounds
 
-    @property
-    def nbytes(self) -> int:
-        return int(self.lower.nbytes + self.upper.nbytes) + 40 * len(self.files)
+    def decode(self, kind: pa.DataType, num_files: int) -> Bounds:
+        """Return the bounds of all files, in the form of a type."""
+        return self.stored.decode(kind).spread(self.files, num_files)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,16 +98,18 @@ class SegmentTables:
     counts: FileCounts | None = None
     columns: dict[str, _ColumnRows] = field(default_factory=dict)
     _decoded: dict[str, tuple[pa.DataType, Bounds]] = field(default_factory=dict)
-    """The bounds of each column, for the type that was asked for last."""
+    """The bounds of each column, for the type that was needed last."""
     first_metadata: dict[int, bytes] = field(default_factory=dict)
     """The metadata of the first file that counts, by its ordinal."""
     metadata: pa.ChunkedArray | None = None
     """The column of that name of the table `files`, of a segment that the head holds itself."""
+    schemas: dict[str, tuple[ParquetSchema, pa.Schema, Mapping[str, bytes]]] = field(default_factory=dict)
+    """The schemas of some files, and the texts of their footers, by their fingerprints."""
 
     @property
     def nbytes(self) -> int:
         """The memory that it takes, beside the head."""
-        total = sum(rows.nbytes for rows in self.columns.values())
+        total = sum(rows.stored.nbytes for rows in self.columns.values())
         total += 64 * self.segment.num_files * len(self._decoded)
         total += 0 if self.metadata is None else int(self.metadata.nbytes)
         total += sum(map(len, self.first_metadata.values()))
@@ -121,10 +120,10 @@ class SegmentTables:
     @property
     def first(self) -> int:
         """The ordinal of the first file that counts."""
-        return int(np.flatnonzero(self.live())[0])
+        return self.segment.first_live
 
     def live(self) -> Bools:
-        """Whether each file counts."""
+        """Return whether each file counts. The list of files is read before."""
         live = np.ones(self.segment.num_files, bool)
         live[list(self.segment.dropped)] = False
         return live
@@ -138,7 +137,7 @@ class SegmentTables:
         partition: ColumnBounds,
         index_evidence: IndexEvidence | None = None,
     ) -> Bools:
-        """Whether each file may hold rows that match, by what is read of its columns.
+        """Return whether each file may hold rows that match, by what is read of its columns.
 
         Parameters
         ----------
@@ -167,7 +166,10 @@ class SegmentTables:
         return evidence.may_true
 
     def all_match(self, bound: Bound, *, constant: frozenset[str], partition: ColumnBounds) -> Bools:
-        """Whether all rows of each file match, by what is read of its columns; parameters as for `may_match`."""
+        """Return whether all rows of each file match, by what is read of its columns.
+
+        Parameters are as for `may_match`.
+        """
         bounds = {**self._bounds_read(bound, constant), **partition}
         evidence = prune(bound, bounds, self.segment.num_files)
         return ~(evidence.may_false | evidence.may_null)
@@ -180,57 +182,13 @@ class SegmentTables:
         }
 
     def bounds_of(self, column: BoundColumn) -> Bounds:
-        """The bounds of each file, of a column that is read."""
+        """Return the bounds of each file, of a column that is read."""
         name = column_text(column.path)
         found = self._decoded.get(name)
         if found is None or found[0] != column.type:
-            bounds = _decode(column, self.columns[name], self.segment.num_files)
+            bounds = self.columns[name].decode(column.type, self.segment.num_files)
             found = self._decoded[name] = column.type, bounds
         return found[1]
-
-
-def _decode(column: BoundColumn, rows: _ColumnRows, n: int) -> Bounds:
-    """The bounds of n files."""
-    kind, files = column.kind, rows.files
-    unknown = Bounds.unknown(np.full(n, -1, np.int64))
-    nulls, nans, sizes = unknown.null_count.copy(), unknown.nan_count.copy(), unknown.num_values.copy()
-    nulls[files], nans[files], sizes[files] = rows.null_count, rows.nan_count, rows.num_rows
-    if kind.domain is Domain.NONE:
-        return Bounds(
-            Domain.NONE,
-            unknown.lower,
-            unknown.upper,
-            unknown.has_lower,
-            unknown.has_upper,
-            sizes,
-            nulls,
-            nans,
-        )
-    family = kind.family.group.value
-    alike = np.array([name == family for name in rows.families], bool)
-    if kind.domain is not Domain.FLOAT:
-        nans[:] = 0
-    else:
-        # Columns of other types hold no NaN, and the catalog counts none for them.
-        nans[files] = np.where(alike, rows.nan_count, -1)
-    mine = bools(alike)
-    lower, has_lower = decode_bounds(kernels.filter(rows.lower, mine), kind=kind, end=End.LOWER)
-    upper, has_upper = decode_bounds(kernels.filter(rows.upper, mine), kind=kind, end=End.UPPER)
-    at = files[alike]
-    return Bounds(
-        kind.domain, _spread(lower, at, n), _spread(upper, at, n), _spread(has_lower, at, n),
-        _spread(has_upper, at, n), sizes, nulls, nans,
-    )  # fmt: skip
-
-
-def _spread(values: Any, at: Int64s, n: int) -> Any:
-    if values.dtype == object:
-        filler = b"" if not len(values) or isinstance(values[0], bytes) else 0
-        out = np.full(n, filler, object)
-    else:
-        out = np.zeros(n, values.dtype)
-    out[at] = values
-    return out
 
 
 @dataclass(slots=True, eq=False)
@@ -241,8 +199,10 @@ class CatalogSnapshot:
     etag: str | None
     head_bytes: int
     checked_at: float
-    """When the home was asked for it (monotonic clock)."""
+    """When the home was queried for it (monotonic clock)."""
     tables: tuple[SegmentTables, ...]
+    file_state: object = None
+    """Of a home in a file, what differs once that was written to or replaced."""
     _ordinals: dict[str, tuple[SegmentTables, int]] | None = None
 
     @classmethod
@@ -260,7 +220,8 @@ class CatalogSnapshot:
         return 1024 + self.head_bytes + places + sum(tables.nbytes for tables in self.tables)
 
     def ordinals(self) -> Mapping[str, tuple[SegmentTables, int]]:
-        """Return the segment and the ordinal of each file that counts, by path. The lists of files are loaded before."""
+        """Return the segment and the ordinal of each file that counts, by path. The lists of files are loaded
+        before."""
         if self._ordinals is None:
             self._ordinals = {}
             for tables in self.tables:
@@ -336,7 +297,8 @@ class TableReader(Protocol):
         ...
 
     def compares(self, segment: Segment, column: str) -> bool:
-        """Return whether `matching` looks for bounds of a column by their values: then they are not read ahead."""
+        """Return whether `matching` looks for bounds of a column by their values: then they are not read
+        ahead."""
         ...
 
     async def matching(
@@ -374,22 +336,21 @@ class SegmentReader:
     async def side_by_side(
         self, works: Sequence[Callable[[SegmentReader], Coroutine[Any, Any, T]]]
     ) -> list[T]:
-        """Do several things at the same time, each with a reader of its own; the longest counts for the round trips."""
+        """Do several things at the same time, each with a reader of its own; the longest counts for the round
+        trips."""
         readers = [SegmentReader(self._rows) for _ in works]
-        try:
+        with raising_foremost():
             async with Group() as group:
                 tasks = [group.create_task(work(reader)) for work, reader in zip(works, readers, strict=True)]
-        except BaseExceptionGroup as failures:
-            failure = foremost(failures)
-            raise failure from None
         self.round_trips += max((reader.round_trips for reader in readers), default=0)
         return [task.result() for task in tasks]
 
     async def load_first(
         self, snapshot: CatalogSnapshot, names: Iterable[str], *, counts: bool = False
     ) -> None:
-        """Load in one wave what a question is likely to need of all segments: the lists of files, the bounds of some columns,
-        the metadata of the first file of each, and, where they are asked for, the numbers of rows."""
+        """Load in one wave what a question is likely to need of all segments: the lists of files, the bounds
+        of some columns, the metadata of the first file of each, and, where they are wanted, the numbers of
+        rows."""
         works: list[Callable[[SegmentReader], Coroutine[Any, Any, object]]] = []
         for tables in snapshot.tables:
             ahead = [name for name in names if not self._rows.compares(tables.segment, name)]
@@ -405,6 +366,8 @@ class SegmentReader:
         found = tables.directory
         if found is None:
             table = await self._read(tables.segment, Table.FILES, ["path", "size", "etag"])
+            if table.num_rows != tables.segment.num_files:
+                raise IndexFormatError("the catalog lists other files than its head says", hint=REBUILD)
             paths, sizes, etags = (column.to_pylist() for column in table.columns)
             found = tables.directory = FileDirectory(paths, sizes, etags, any("=" in path for path in paths))
         return found
@@ -437,7 +400,7 @@ class SegmentReader:
         found = tables.metadata
         inline = self._rows.inline_bytes(tables.segment, Table.FILES, "metadata")
         if found is None and inline is not None and inline <= _MOST_METADATA:
-            # It is at hand: it is decoded once for all scans.
+            # It takes no request: it is decoded once for all scans.
             found = (await self._read(tables.segment, Table.FILES, ["metadata"])).column(0)
             tables.metadata = found if found.nbytes <= _MOST_METADATA else None
         if found is not None:
@@ -457,12 +420,12 @@ class SegmentReader:
     async def look_up(self, tables: SegmentTables, question: CatalogQuestion) -> Mapping[str, Hits]:
         """Ask the indexes of a segment; returns what those say that can answer, by table."""
         segment = tables.segment
-        asked = []
+        lookups = []
         for name in sorted(segment.objects):
             index = index_of_table(name)
             lookup = None if index is None else index.ask(question, self._rows.schema(segment, name))
             if lookup is not None:
-                asked.append((name, lookup))
+                lookups.append((name, lookup))
         works: list[Callable[[SegmentReader], Coroutine[Any, Any, pa.Table]]] = [
             partial(
                 SegmentReader._read,
@@ -471,19 +434,19 @@ class SegmentReader:
                 columns=lookup.columns,
                 where=lookup.where,
             )
-            for name, lookup in asked
+            for name, lookup in lookups
         ]
         found = await self.side_by_side(works)
         return {
             name: lookup.answer(table, segment.covered_by(name))
-            for table, (name, lookup) in zip(found, asked, strict=True)
+            for table, (name, lookup) in zip(found, lookups, strict=True)
         }
 
     async def find_bounds(
         self, tables: SegmentTables, bound: Bound, *, constant: frozenset[str]
     ) -> MatchingFiles | None:
-        """Read what `SegmentTables.may_match` needs: the bounds of the columns, or the files that the home leaves by comparing
-        them itself.
+        """Read what `SegmentTables.may_match` needs: the bounds of the columns, or the files that the home
+        leaves by comparing them itself.
 
         Parameters
         ----------
@@ -542,7 +505,7 @@ class SegmentReader:
         return found
 
 
-BOUND_COLUMNS: Final = ("column", "family", "file", "lower", "upper", "null_count", "nan_count", "num_rows")
+BOUND_COLUMNS: Final = ("column", "file", *(known.name for known in BOUND_FIELDS))
 
 
 _SCHEMAS: Final = {Table.FILES: FILES_SCHEMA, Table.BOUNDS: BOUNDS_SCHEMA}
@@ -557,7 +520,7 @@ def _judge(
     constant: frozenset[str],
     index_evidence: IndexEvidence | None,
 ) -> Bools:
-    """Whether each file may match, of those that a home left; `others` are bounds of all files."""
+    """Return whether each file may match, of those that a home left; `others` are bounds of all files."""
     n = len(found.files)
     bounds = {path: one.take(found.files) for path, one in others.items()}
     for column in bound.columns:
@@ -565,7 +528,7 @@ def _judge(
         if column.path[0] not in constant and table is not None:
             rows = _column_rows(table, num_files)
             places = np.searchsorted(found.files, rows.files)
-            bounds[column.path] = _decode(column, replace(rows, files=places), n)
+            bounds[column.path] = replace(rows, files=places).decode(column.type, n)
 
     def evidence_of_left(node: Node) -> Evidence | None:
         evidence = None if index_evidence is None else index_evidence(node)
@@ -577,28 +540,5 @@ def _judge(
 
 
 def _column_rows(table: pa.Table, num_files: int) -> _ColumnRows:
-    table = table.combine_chunks()
-    columns = {name: _only_chunk(table.column(name)) for name in BOUND_COLUMNS[1:]}
-    files = np.asarray(integers(columns["file"]), np.int64)
-    if bool(((files < 0) | (files >= num_files)).any()):
-        raise IndexFormatError("the catalog has bounds of files that it does not list")
-    return _ColumnRows(
-        columns["family"].to_pylist(),
-        files,
-        columns["lower"],
-        columns["upper"],
-        _counts(columns["null_count"]),
-        _counts(columns["nan_count"]),
-        _counts(columns["num_rows"]),
-    )
-
-
-def _only_chunk(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks else pa.nulls(0, column.type)
-
-
-def _counts(array: pa.Array) -> Int64s:
-    """The counts, -1 where one is unknown."""
-    from accel.arrays import validity
-
-    return np.where(validity(array), np.asarray(integers(array), np.int64), -1)
+    files = check_ordinals(file_column(table), num_files)
+    return _ColumnRows(files, StoredBounds.of_table(table))

@@ -1,9 +1,11 @@
-"""Building one index by several processes: shares of the files are planned, described anywhere, and committed together.
+"""Building one index by several processes: shares of the files are planned, described anywhere, and committed
+together.
 
-`plan_shares` lists the files and cuts those that the index lacks into shares, which travel as Arrow rows. Whoever has a share
-describes it with `describe_shares` and writes a segment that nothing names yet. `commit_shares` makes all of them part of the
-index, by one replacement of its head. A share that is lost, or described twice, does no harm: what it has written is of no
-meaning until a commit names it, and is removed by `vacuum_index` later.
+`plan_shares` lists the files and cuts those that the index lacks into shares, which travel as Arrow rows.
+Whoever has a share describes it with `describe_shares` and writes a segment that nothing names yet.
+`commit_shares` makes all of them part of the index, by one replacement of its head. A share that is lost, or
+described twice, does no harm: what it has written is of no meaning until a commit names it, and is removed by
+`vacuum_index` later.
 
 The functions fit Spark: ``shares.mapInArrow(partial(describe_shares, index=…), schema)``.
 """
@@ -15,15 +17,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from accel.catalog.building import SEGMENT_FILES, IndexReport
-from accel.catalog.describer import Described, FileDescriber
+from accel.catalog.building.builder import IndexReport
+from accel.catalog.building.describer import Described, FileDescriber
+from accel.catalog.building.merging import SEGMENT_FILES
 from accel.catalog.head import CatalogHead
-from accel.catalog.homes import CatalogHome
+from accel.catalog.homes.home import CatalogHome
 from accel.catalog.verbs import IndexCall, Indexes, Path
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.planning.file_entry import FileEntry
-from accel.store import io_loop
+from accel.runtime import io_loop
 
 __all__ = ["DESCRIBED_SCHEMA", "SHARE_SCHEMA", "commit_shares", "describe_shares", "plan_shares"]
 
@@ -37,7 +40,8 @@ SHARE_SCHEMA = pa.schema(
         pa.field("etag", pa.list_(pa.string())),
     ]
 )
-"""The columns of shares, a row for each: its number, and how many there are. `head` is that of an index without segments: it says what to describe."""
+"""The columns of shares, a row for each: its number, and how many there are. `head` is that of an index
+without segments: it says what to describe."""
 
 DESCRIBED_SCHEMA = pa.schema(
     [
@@ -51,8 +55,8 @@ DESCRIBED_SCHEMA = pa.schema(
         pa.field("requests", pa.int64()),
     ]
 )
-"""The columns of what `describe_shares` yields, a row for each share. `segment` is a head that names one segment, or null where no
-file could be described; `path` and `etag` are those of its files, in its order."""
+"""The columns of what `describe_shares` yields, a row for each share. `segment` is a head that names one
+segment, or null where no file could be described; `path` and `etag` are those of its files, in its order."""
 
 
 def plan_shares(
@@ -118,7 +122,8 @@ def describe_shares(
     storage_options: Mapping[str, Any] | None = None,
     options: Options | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Describe shares: open their files, read what indexes need of them, and write a segment about each share.
+    """Describe shares: open their files, read what indexes need of them, and write a segment about each
+    share.
 
     The index itself is neither read nor changed.
 
@@ -171,8 +176,8 @@ def commit_shares(
     index : str or PathLike
         The directory of the index.
     described : pyarrow.Table or iterable of pyarrow.RecordBatch
-        Rows of `DESCRIBED_SCHEMA`, of all shares or of some. An index of which some shares have never been committed may be
-        used, but not with `listing="index"`, until a refresh does the rest.
+        Rows of `DESCRIBED_SCHEMA`, of all shares or of some. An index of which some shares have never been
+        committed may be used, but not with `listing="index"`, until a refresh does the rest.
     committed : collection of int
         The numbers of the shares that earlier calls have committed.
     store, storage_options, options
@@ -214,12 +219,12 @@ async def _plan(
     columns: Sequence[str] | None,
     indexes: Indexes | None,
 ) -> pa.Table:
-    builder, head = work.builder_for(source, to, columns, indexes)
+    builder, head, dotted = work.builder_for(source, to, columns, indexes)
     del to
-    planned = await builder.plan(make=head)
+    planned = await builder.plan(make=head, dotted=dotted)
     size = min(most_files, max(1, -(-len(planned.new) // shares)))
-    asked = planned.snapshot.head
-    blank = CatalogHead(base=asked.base, columns=asked.columns, indexes=asked.indexes).encode()
+    current = planned.snapshot.head
+    blank = CatalogHead(base=current.base, columns=current.columns, indexes=current.indexes).encode()
     rows: list[dict[str, Any]] = []
     for start in range(0, len(planned.new), size):
         some = planned.new[start : start + size]
@@ -231,7 +236,7 @@ async def _plan(
         rows.append({"share": len(rows), "head": blank, **files})
     for row in rows:
         row["shares"] = len(rows)
-    if not rows and not asked.complete:
+    if not rows and not current.complete:
         await builder.commit([], completes=True)
     return pa.Table.from_pylist(rows, SHARE_SCHEMA)
 
@@ -245,7 +250,7 @@ async def _describe(work: IndexCall, home: CatalogHome, row: Mapping[str, Any]) 
         (path, FileEntry(root, base + path, f"{above}/{path}", size, etag))
         for path, size, etag in zip(row["path"], row["size"], row["etag"], strict=True)
     ]
-    describer = FileDescriber(work.client, options=work.options, metrics=metrics)
+    describer = FileDescriber(work, options=work.options, metrics=metrics)
     found = await describer.describe_all(files, head, home)
     return [_described_row(one, row, head, metrics.requests if not at else 0) for at, one in enumerate(found)]
 

@@ -1,8 +1,9 @@
 """An external sort: rows that do not fit into memory, sorted as runs on disk and merged.
 
-Rows come file by file; as many as the memory allows are sorted and written as a run into a temporary directory, and at the end
-the runs are merged, a few blocks of each at a time. The order is Arrow's: nulls come last, NaN after all numbers, in either
-direction. The sort is stable, whatever the memory: rows that are alike come out in the order in which they came.
+Rows come file by file; as many as the memory allows are sorted and written as a run into a temporary
+directory, and at the end the runs are merged, a few blocks of each at a time. The order is Arrow's: nulls
+come last, NaN after all numbers, in either direction. The sort is stable, whatever the memory: rows that are
+alike come out in the order in which they came.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class SortedRuns:
     Parameters
     ----------
     order : sequence of (str, str)
-        The columns to sort by, and the direction of each. Where they are all that there are, rows that are equal come out once.
+        The columns to sort by, and the direction of each. Where they are all that there are, rows that are
+        equal come out once.
     run_bytes : int
         Bytes of rows that are sorted in memory at once.
     """
@@ -113,7 +115,8 @@ class SortedRuns:
             files = [stack.enter_context(pa.OSFile(str(path), "rb")) for path in self._runs]
             runs = [_Run(pa.ipc.open_file(file), self._order) for file in files]
             while runs:
-                # What follows in any run comes after the last row of the run that ends first; that run alone may go on with equal rows.
+                # What follows in any run comes after the last row of the run that ends first; that run alone
+                # may go on with equal rows.
                 ends = pa.Table.from_batches([run.rows.slice(len(run.rows) - 1) for run in runs])
                 first = kernels.sort_indices(ends, sort_keys=self._order)[0].as_py()
                 (first_end,) = ends.slice(first, 1).combine_chunks().to_batches()
@@ -137,7 +140,7 @@ class SortedRuns:
         self.spilled += path.stat().st_size
 
     def _block_rows(self, table: pa.Table) -> int:
-        """Rows of a block, so that a block of each of many runs fits into memory."""
+        """Return the rows of a block, so that a block of each of many runs fits into memory."""
         row = max(1, table.nbytes // max(1, len(table)))
         return int(max(_LEAST_BLOCK_ROWS, min(_BLOCK_ROWS, self.run_bytes // 64 // row)))
 
@@ -176,7 +179,7 @@ class _Run:
 
 
 def _distinct(table: pa.Table) -> pa.Table:
-    """The rows of a sorted table that differ from the one before."""
+    """Return the rows of a sorted table that differ from the one before."""
     if len(table) < 2:
         return table
     differs = np.zeros(len(table), bool)

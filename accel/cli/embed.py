@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
+import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
 
 from accel.cli.arguments import UsageError, accel_options, indexes_of, storage_options
 from accel.cli.output import print_json, say
-from accel.cli.terminal import byte_count, console_for, print_table, work_progress
+from accel.cli.terminal import console_for, print_table, work_progress
 from accel.cli.values import safe_text
-from accel.writing import EmbedProgress, EmbedReport, embed
+from accel.pictures.document import byte_count
+from accel.writing import EmbedReport, embed
 
 __all__ = ["run_embed"]
 
 _STAGES = {"index": "indexing", "copy": "copying"}
 
 
-def run_embed(given: argparse.Namespace) -> None:
-    """Run the command; raise what `accel.embed` does, and UsageError for an index that cannot be built."""
+def run_embed(given: argparse.Namespace) -> int:
+    """Run the command, and return the exit status; raise what `accel.embed` does, and UsageError for an index
+    that cannot be built."""
+    if given.source.endswith("/") or os.path.isdir(given.source):
+        from accel.cli.jobs import run_embed_files
+
+        return run_embed_files(given)
     try:
-        with _progress() as progress, warnings.catch_warnings():
+        with work_progress("reading", stages=_STAGES, in_bytes=True) as progress, warnings.catch_warnings():
             # The report repeats them.
             warnings.simplefilter("ignore", UserWarning)
             report = embed(
@@ -43,18 +48,7 @@ def run_embed(given: argparse.Namespace) -> None:
         _print(report)
     for warning in report.warnings:
         say(f"warning: {safe_text(warning)}")
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[EmbedProgress], None] | None]:
-    """Show a bar on standard error if that is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.progress import DownloadColumn
-
-    with work_progress("reading", DownloadColumn) as show:
-        yield lambda now: show(now.done, now.total, _STAGES.get(now.stage, now.stage))
+    return 0
 
 
 def _print(report: EmbedReport) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from accel.catalog.building import IndexReport
+    from accel.catalog.building.builder import IndexReport
     from accel.catalog.inspecting import IndexDescription, IndexDifferences
 
 __all__ = ["run_index", "show_report"]
@@ -40,10 +40,17 @@ def run_index(given: argparse.Namespace) -> int:
     elif given.verb == "vacuum":
         report = verbs.vacuum_index(given.target, grace=3600 * given.grace, **keywords)
     else:
-        with _progress() as progress:
+        from accel.cli.terminal import work_progress
+        from accel.maintenance.progress import JobProgress
+
+        text = "reading files"
+        with work_progress(text) as show, warnings.catch_warnings():
+            # The report has them.
+            warnings.simplefilter("ignore", UserWarning)
+            progress = None if show is None else lambda done, total: show(JobProgress(text, done, total))
             if given.verb == "build":
                 report = verbs.build_index(
-                    given.target,
+                    _table_or_path(given),
                     to=given.to,
                     columns=column_list(given.columns),
                     indexes=kinds_of(given.index),
@@ -51,9 +58,24 @@ def run_index(given: argparse.Namespace) -> int:
                     **keywords,
                 )
             else:
-                report = verbs.refresh_index(given.target, progress=progress, **keywords)
+                report = verbs.refresh_index(
+                    _table_or_path(given), to=given.to, progress=progress, **keywords
+                )
     show_report(given, report)
     return 0
+
+
+def _table_or_path(given: argparse.Namespace) -> Any:
+    """Return the table that is named, or the path as it is."""
+    from accel.tables.table_formats import settle_source
+
+    return settle_source(
+        given.target,
+        {"table": given.table},
+        catalog=given.catalog,
+        version=given.version,
+        timestamp=given.timestamp,
+    )[0]
 
 
 def show_report(given: argparse.Namespace, report: IndexReport) -> None:
@@ -70,25 +92,11 @@ def _show(given: argparse.Namespace, found: Any, print_it: Callable[[Any], None]
         print_it(found)
 
 
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on standard error, for as long as that is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.progress import MofNCompleteColumn
-
-    from accel.cli.terminal import work_progress
-
-    text = "reading files"
-    with work_progress(text, MofNCompleteColumn) as show:
-        yield lambda done, total: show(done, total, text)
-
-
 def _print_report(report: IndexReport) -> None:
     from accel.cli.output import say
-    from accel.cli.terminal import byte_count, count_of
+    from accel.cli.terminal import count_of
     from accel.cli.values import safe_text
+    from accel.pictures.document import byte_count
 
     changes = f"{report.added:,} added, {report.removed:,} removed, {report.unchanged:,} as before"
     print(
@@ -100,11 +108,14 @@ def _print_report(report: IndexReport) -> None:
         print(f"{count_of(len(report.deleted), 'object')} removed")
     for path, reason in report.skipped.items():
         say(f"warning: {safe_text(path)} is not in the index: {safe_text(reason)}")
+    for note in report.notes:
+        say(f"warning: {safe_text(note)}")
 
 
 def _print_description(found: IndexDescription) -> None:
-    from accel.cli.terminal import byte_count, console_for, count_of, print_table
+    from accel.cli.terminal import console_for, count_of, print_table
     from accel.cli.values import safe_text
+    from accel.pictures.document import byte_count
 
     share = f", {found.nbytes / found.data_nbytes:.2%} of their size" if found.data_nbytes else ""
     print(
@@ -112,6 +123,10 @@ def _print_description(found: IndexDescription) -> None:
         f"{count_of(found.rows, 'row')} below "
         f"{safe_text(found.base)}; {byte_count(found.nbytes)}{share}, {count_of(found.generation, 'commit')}"
     )
+    if found.table is not None:
+        of = found.table
+        at = f", up to version {of['version']}" if "version" in of else ""
+        print(safe_text(f"of the {of.get('format', 'table')} table {of.get('location')}{at}"))
     covered = "all columns" if found.columns is None else safe_text(", ".join(found.columns))
     print(f"bounds of {covered}; {count_of(found.retired, 'object')} to be removed by vacuum")
     tables = [

@@ -6,39 +6,46 @@ import argparse
 import dataclasses
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from accel.cache.cache import Cache
-from accel.cli.arguments import accel_options, storage_options
+from accel.cli.arguments import UsageError, accel_options, storage_options
+from accel.cli.inspected_table import InspectedTable, described, inspect_table, print_table_facts
 from accel.cli.layout import EmbeddedLayout, FileLayout, Indexes, advise, describe_layout
-from accel.cli.output import print_json, say, say_warnings
-from accel.cli.terminal import GAP, byte_count, console_for, print_table
+from accel.cli.layout_page import layout_page, map_layout
+from accel.cli.output import print_json, say, say_warnings, write_page
+from accel.cli.terminal import GAP, console_for, count_of, print_table
 from accel.cli.values import safe_text
 from accel.errors import IndexFormatError, redact
 from accel.format.embedded import verify_blob, verify_head
 from accel.indexes.registry import find_kind, guarded
 from accel.metrics import Metrics
 from accel.options import MIB
+from accel.pictures.document import byte_count
+from accel.pictures.file_map import FileMap
 from accel.planning.file_entry import FileBlock
 from accel.planning.handle import FileHandle
 from accel.planning.page_indexes import index_want, take_page_indexes
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 from accel.reader.reader import Reader
-from accel.store import io_loop
-from accel.store.client import Client, client_for
-from accel.tables.path_source import discover
+from accel.runtime import io_loop
+from accel.store.client import Client
+from accel.store.clients import Connector
+from accel.tables.foreign_tables import ForeignTableError, is_all_of
+from accel.tables.path_source import PathRules, discover
+from accel.tables.table import Table
+from accel.tables.table_formats import format_titled, settle_source, table_at
 from accel.writing.report import idle_warnings
-
-if TYPE_CHECKING:
-    from accel.indexes.kind import LimitedKind
 
 __all__ = ["run_inspect"]
 
 # Larger page indexes are not read just to be described.
 _MOST_INDEX_BYTES = 64 * MIB
 _MOST_FILES = 20
+_NO_FILES = FileBlock((), pa.schema([]), 0)
 _LONGEST_IDLE = 64 * 1024
 """Bytes of an index or its head; an index that rules nothing out has no more."""
 
@@ -46,8 +53,22 @@ _LONGEST_IDLE = 64 * 1024
 def run_inspect(given: argparse.Namespace) -> None:
     """Print the layout of each file, or of the first few files of a directory."""
     metrics = Metrics()
-    listing, layouts = io_loop.run(_inspect(given, metrics))
-    for layout in layouts:
+    table, listing, found = io_loop.run(_inspect(given, metrics))
+    layouts = [layout for layout, _ in found]
+    if table is not None:
+        if given.html is not None:
+            raise UsageError("--html draws files: this is a table (see what it says without --html)")
+        if given.json:
+            print_json(described(table))
+        else:
+            print_table_facts(table)
+        say_warnings(metrics)
+        if given.verbose:
+            say(f"{count_of(metrics.requests, 'request')}, {byte_count(metrics.bytes)}")
+        return
+    if given.html is not None:
+        write_page(given.html, layout_page(found))
+    for layout in layouts if given.html is None else ():
         if given.json:
             shown = {**dataclasses.asdict(layout), "url": redact(layout.url), "advice": advise(layout)}
             print_json(shown)
@@ -58,20 +79,33 @@ def run_inspect(given: argparse.Namespace) -> None:
         say(f"{left:,} more files are not shown: name the one to inspect")
     say_warnings(metrics)
     if given.verbose:
-        say(f"{metrics.requests} requests, {byte_count(metrics.bytes)}")
+        say(f"{count_of(metrics.requests, 'request')}, {byte_count(metrics.bytes)}")
 
 
-async def _inspect(given: argparse.Namespace, metrics: Metrics) -> tuple[FileBlock, list[FileLayout]]:
+async def _inspect(
+    given: argparse.Namespace, metrics: Metrics
+) -> tuple[InspectedTable | None, FileBlock, list[tuple[FileLayout, FileMap]]]:
     options = accel_options(given)
-    clients: Any = partial(client_for, storage_options=storage_options(given), options=options)
-    listing = await discover(
-        given.source,
-        client_for=clients,
-        partitioning=None,
-        glob=not given.no_glob,
-        metrics=metrics,
-    )
+    clients = Connector(storage_options=storage_options(given), store=None, options=options)
     reader = Reader(clients, cache=Cache(), options=options, metrics=metrics)
+    named: Any = given.source[0] if len(given.source) == 1 else given.source
+    arguments = {"table": None if given.table == "none" else given.table}
+    settled, _ = settle_source(
+        named, arguments, catalog=given.catalog, version=given.version, timestamp=given.timestamp
+    )
+    if isinstance(settled, Table):
+        clients.otherwise(lambda: settled.storage_options or settled.vended_options)
+        return await inspect_table(settled, reader), _NO_FILES, []
+    rules = PathRules(partitioning=None, glob=not given.no_glob, as_files=given.table == "none")
+    list_files = partial(discover, given.source, clients=clients, metrics=metrics)
+    try:
+        listing = await list_files(rules=rules)
+    except ForeignTableError as error:
+        found = format_titled(error.table.format)
+        if found is not None and isinstance(named, str) and is_all_of(error.table, named):
+            return await inspect_table(table_at(found.name, named), reader), _NO_FILES, []
+        # What the files hold is meant, not the rows of a table.
+        listing = await list_files(rules=dataclasses.replace(rules, as_files=True))
     layouts = []
     for file in listing.files[:_MOST_FILES]:
         handle, _ = await reader.open(file)
@@ -79,12 +113,14 @@ async def _inspect(given: argparse.Namespace, metrics: Metrics) -> tuple[FileBlo
             metrics.warn(str(handle.bad_toc.at(path=redact(file.url))))
         indexes = await _read_indexes(reader.client(file.root), handle, metrics)
         short = await _shortcomings(reader.client(file.root), handle, metrics)
-        layouts.append(describe_layout(file.url, handle, indexes=indexes, shortcomings=short))
-    return listing, layouts
+        layout = describe_layout(file.url, handle, indexes=indexes, shortcomings=short)
+        layouts.append((layout, map_layout(redact(file.url), handle, indexes.offset)))
+    return None, listing, layouts
 
 
 async def _read_indexes(client: Client, handle: FileHandle, metrics: Metrics) -> Indexes:
-    """Read all page indexes of a file in one wave; one that does not verify counts as absent, with a warning."""
+    """Read all page indexes of a file in one wave; one that does not verify counts as absent, with a
+    warning."""
     chunks = handle.metadata.chunks
     wants: list[Want] = []
     for kind, lengths in (
@@ -107,12 +143,13 @@ async def _read_indexes(client: Client, handle: FileHandle, metrics: Metrics) ->
 
 
 async def _shortcomings(client: Client, handle: FileHandle, metrics: Metrics) -> dict[int, str]:
-    """Return why embedded indexes rule nothing out, by their place in the table. Only short ones can be idle."""
+    """Return why embedded indexes rule nothing out, by their place in the table. Only short ones can be
+    idle."""
     wants: dict[int, Want] = {}
     for at, entry in enumerate(handle.toc.entries if handle.toc is not None else ()):
         length = entry.head or entry.length
         kind = find_kind(entry.kind, entry.version)
-        if length <= _LONGEST_IDLE and hasattr(kind, "shortcoming"):
+        if length <= _LONGEST_IDLE and kind is not None:
             where = ByteRange(entry.offset, entry.offset + length)
             wants[at] = Want(ReadKey(Kind.INDEX, entry.row_group, at), where)
     if handle.toc is None or sum(want.range.length for want in wants.values()) > _MOST_INDEX_BYTES:
@@ -121,7 +158,9 @@ async def _shortcomings(client: Client, handle: FileHandle, metrics: Metrics) ->
     found: dict[int, str] = {}
     for at, want in wants.items():
         entry = handle.toc.entries[at]
-        kind = cast("LimitedKind", find_kind(entry.kind, entry.version))
+        kind = find_kind(entry.kind, entry.version)
+        if kind is None:
+            continue
         try:
             (verify_head if entry.head else verify_blob)(entry, data[want.key])
             shortcoming = guarded(kind.shortcoming, bytes(data[want.key]), units=entry.units)

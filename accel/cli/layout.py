@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from accel.arrays import integers_array, relabel
-from accel.cli.terminal import byte_count
 from accel.cli.values import safe_text, shown_values
 from accel.format.bounds import chunk_bounds, null_counts, page_bounds
 from accel.format.domain import Bounds, Domain
 from accel.format.embedded import Entry
 from accel.format.model import Codec, ColumnIndex, Encoding, FileMetadata, OffsetIndex, Physical
 from accel.options import MIB, Options
+from accel.pictures.document import byte_count
 from accel.planning.handle import FileHandle
 
 __all__ = [
@@ -36,7 +36,8 @@ _SHOWN = 32
 
 
 def leaf_type(handle: FileHandle, leaf: int) -> pa.DataType:
-    """Return the Arrow type of the values of a leaf, inside structs, lists and maps; null if the types do not match."""
+    """Return the Arrow type of the values of a leaf, inside structs, lists and maps; null if the types do not
+    match."""
     position, (first, stop) = next(
         (i, span) for i, span in enumerate(handle.metadata.schema.field_leaves) if span[0] <= leaf < span[1]
     )
@@ -53,13 +54,12 @@ def leaf_type(handle: FileHandle, leaf: int) -> pa.DataType:
 
 def extremes(bounds: Bounds, kind: pa.DataType) -> tuple[str | None, str | None]:
     """Return the least and the greatest bound as text; None if a row group with values lacks one."""
-    empty = (bounds.null_count == bounds.num_values) & (bounds.num_values >= 0)
-    out: list[str | None] = []
-    for values, has, pick in ((bounds.lower, bounds.has_lower, min), (bounds.upper, bounds.has_upper, max)):
-        found = values[has].tolist()
-        whole = bool((has | empty).all()) and found
-        out.append(_show(pick(found), bounds.domain, kind) if whole else None)
-    return out[0], out[1]
+    every = bounds.fold(np.array([len(bounds)], np.int64))
+    ends = (every.lower, every.has_lower), (every.upper, every.has_upper)
+    low, high = (
+        _show(values.tolist()[0], bounds.domain, kind) if bool(has[0]) else None for values, has in ends
+    )
+    return low, high
 
 
 def _show(value: object, domain: Domain, kind: pa.DataType) -> str:
@@ -152,7 +152,8 @@ class EmbeddedLayout:
     column: str
     level: str
     count: int
-    """Entries in the table of contents: 1 for an index of the whole file, else one per row group that has it."""
+    """Entries in the table of contents: 1 for an index of the whole file, else one per row group that has
+    it."""
     units: int
     """Files, row groups, pages or rows that they cover."""
     bytes: int
@@ -343,7 +344,8 @@ def _name(kind: type[Codec | Encoding], code: int) -> str:
 
 
 def _encodings(masks: list[int], *, coded: bool) -> tuple[str, ...]:
-    """Return the encodings of the values in data pages; `coded` says that only the dictionary page is plain."""
+    """Return the encodings of the values in data pages; `coded` says that only the dictionary page is
+    plain."""
     bits = 0
     for mask in masks:
         bits |= mask
@@ -390,7 +392,8 @@ def _order(
 
 
 def judge_order(lower: np.ndarray, upper: np.ndarray) -> tuple[str, float | None]:
-    """Return the order of units by their bounds, and the share of them that a search for one value must read."""
+    """Return the order of units by their bounds, and the share of them that a search for one value must
+    read."""
     n = len(lower)
     if n < 2:
         return "unknown", None
@@ -452,8 +455,8 @@ def _sort_order(file: FileLayout) -> Iterator[str]:
     overlaps = [c.overlap for c in file.columns if c.overlap is not None]
     if file.rows >= 100_000 and overlaps and min(overlaps) >= 0.25:
         yield (
-            "no column is sorted or clustered: statistics can exclude next to nothing (sort the rows by the column "
-            "that queries filter on before writing)"
+            "no column is sorted or clustered: statistics can exclude next to nothing (sort the rows by the "
+            "column that queries filter on before writing)"
         )
 
 
@@ -463,13 +466,13 @@ def _row_groups(file: FileLayout) -> Iterator[str]:
     average = sum(group.compressed for group in groups) // len(groups)
     if largest > _LARGE_GROUP:
         yield (
-            f"a row group of {byte_count(largest)} uncompressed: readers without a page index need it whole, and "
-            "several cannot share the work (128 to 512 MiB serve well)"
+            f"a row group of {byte_count(largest)} uncompressed: readers without a page index need it "
+            "whole, and several cannot share the work (128 to 512 MiB serve well)"
         )
     elif len(groups) >= _MANY_GROUPS and average < _TINY_GROUP:
         yield (
-            f"{len(groups):,} row groups of {byte_count(average)} on average: each costs footer bytes and requests "
-            "(write 100,000 rows or more at a time)"
+            f"{len(groups):,} row groups of {byte_count(average)} on average: each costs footer bytes and "
+            "requests (write 100,000 rows or more at a time)"
         )
 
 
@@ -490,15 +493,16 @@ def _is_prunable(column: ColumnLayout) -> bool:
 def _pages(file: FileLayout, columns: Sequence[ColumnLayout]) -> Iterator[str]:
     if heavy := [c for c in columns if (c.largest_page or 0) > _LARGE_PAGE]:
         yield (
-            f"pages of up to {byte_count(max(c.largest_page or 0 for c in heavy))} in {_names(heavy)}: a lookup reads at "
-            "least one whole page of each column (limit them to 10,000 to 20,000 rows, or to 64 KiB to 1 MiB)"
+            f"pages of up to {byte_count(max(c.largest_page or 0 for c in heavy))} in {_names(heavy)}: a "
+            "lookup reads at least one whole page of each column (limit them to 10,000 to 20,000 rows, or "
+            "to 64 KiB to 1 MiB)"
         )
     elif long := [
         c for c in columns if c.pages and file.rows / c.pages > _MANY_PAGE_ROWS and "." not in c.name
     ]:
         yield (
-            f"pages of more than {_MANY_PAGE_ROWS:,} rows in {_names(long)}: other columns must be read for all of "
-            "these rows (limit pages to 10,000 to 20,000 rows)"
+            f"pages of more than {_MANY_PAGE_ROWS:,} rows in {_names(long)}: other columns must be read for "
+            "all of these rows (limit pages to 10,000 to 20,000 rows)"
         )
 
 
@@ -514,8 +518,8 @@ def _codec(file: FileLayout, columns: Sequence[ColumnLayout]) -> Iterator[str]:
 def _dictionary(columns: Sequence[ColumnLayout]) -> Iterator[str]:
     if fallen := [c for c in columns if c.dictionary_fallbacks]:
         yield (
-            f"dictionaries outgrown in {_names(fallen)}: pages written before that need a dictionary of up to a "
-            "megabyte to be read (no dictionary for columns of mostly distinct values)"
+            f"dictionaries outgrown in {_names(fallen)}: pages written before that need a dictionary of up "
+            "to a megabyte to be read (no dictionary for columns of mostly distinct values)"
         )
 
 
@@ -527,8 +531,8 @@ def _timestamps(columns: Sequence[ColumnLayout]) -> Iterator[str]:
 def _tail(file: FileLayout) -> Iterator[str]:
     if file.tail_bytes > Options().max_tail_hint:
         yield (
-            f"footer and page indexes take {byte_count(file.tail_bytes)}: every cold open reads a good part of "
-            "that (fewer row groups, fewer columns, shorter statistics)"
+            f"footer and page indexes take {byte_count(file.tail_bytes)}: every cold open reads a good part "
+            "of that (fewer row groups, fewer columns, shorter statistics)"
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import logging
 import os
 import signal
 import sys
@@ -12,7 +13,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
-from accel.cli.arguments import UsageError, build_parser, for_command_line
+from accel.cli.arguments import UsageError
+from accel.cli.commands import build_parser
+from accel.cli.wording import for_command_line
 
 __all__ = ["main", "run_command"]
 
@@ -35,8 +38,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit status: 0 done, 1 failed, 2 invalid arguments or an invalid predicate, 130 interrupted, 141 the reader
-        of the output went away. argparse exits with 2 itself; SIGTERM and SIGHUP exit with 143 and 129.
+        The exit status: 0 done, 1 failed, 2 invalid arguments or an invalid predicate, 3 done
+        without the files that `--on-error skip` left out, 130 interrupted, 141 the reader of the output went
+        away. argparse exits with 2 itself; SIGTERM and SIGHUP exit with 143 and
+        129.
     """
     given = build_parser().parse_args(argv)
     return run_command(given, _dispatch, prints=_prints(given))
@@ -45,7 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run_command(
     given: argparse.Namespace, dispatch: Callable[[argparse.Namespace], int], *, prints: bool = False
 ) -> int:
-    """Run a command, and return the exit status that `main` describes: errors are printed, and signals end it in order.
+    """Run a command, and return the exit status that `main` describes: errors are printed, and signals end it
+    in order.
 
     Parameters
     ----------
@@ -56,16 +62,17 @@ def run_command(
     prints : bool
         Whether there is no sense in it when standard output is closed.
     """
-    with _ended_by_signals(), _open_streams() as printing:
+    with _ended_by_signals(), _quiet_log(), _open_streams() as printing:
         return _run(given, dispatch, refused=prints and not printing)
 
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the command as an interrupt does, which removes unfinished files and uploads.
+    """Let SIGTERM and SIGHUP end the command as an interrupt does, which removes unfinished files and
+    uploads.
 
-    A second signal ends the process at once. A signal that the process was started to ignore, as by `nohup`, stays
-    ignored.
+    A second signal ends the process at once. A signal that the process was started to ignore, as by `nohup`,
+    stays ignored.
     """
     numbers = []
     if threading.current_thread() is threading.main_thread():
@@ -87,11 +94,23 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _quiet_log() -> Iterator[None]:
+    """Keep the log off standard error, where Python would print it: the command prints the warnings of a
+    run."""
+    logger, nowhere = logging.getLogger("accel"), logging.NullHandler()
+    logger.addHandler(nowhere)
+    try:
+        yield
+    finally:
+        logger.removeHandler(nowhere)
+
+
+@contextlib.contextmanager
 def _open_streams() -> Iterator[bool]:
     """Replace closed standard streams by the null device; yield whether standard output is open.
 
-    The descriptor of a closed stream would go to the next file that is opened. Text that the encoding of the output does
-    not have is escaped; data is UTF-8 whatever the encoding.
+    The descriptor of a closed stream would go to the next file that is opened. Text that the encoding of the
+    output does not have is escaped; data is UTF-8 whatever the encoding.
     """
     printing = sys.stdout is not None
     with contextlib.ExitStack() as stack:
@@ -128,12 +147,23 @@ def _run(given: argparse.Namespace, dispatch: Callable[[argparse.Namespace], int
 
 
 def _prints(given: argparse.Namespace) -> bool:
-    """Return whether the result goes to standard output; `embed` prints only a report."""
-    return given.command != "embed" and getattr(given, "output", None) in (None, "-")
+    """Return whether the result goes to standard output; some print only a report."""
+    return given.command not in ("embed", "optimize") and getattr(given, "output", None) in (None, "-")
 
 
 def _dispatch(given: argparse.Namespace) -> int:
-    """Run the command, and return the exit status."""
+    """Run the command in the time that it has, and return the exit status."""
+    # The others have a time limit of their own, which tells what they waited for.
+    if given.timeout is None or given.command in ("scan", "explain", "distinct"):
+        return _run_command(given)
+    from accel.runtime.time_limits import time_limit
+
+    about = given.target if given.command == "index" else given.source
+    with time_limit(given.timeout, about if isinstance(about, str) else ", ".join(about)):
+        return _run_command(given)
+
+
+def _run_command(given: argparse.Namespace) -> int:
     # Imported here, so that `--help` and a usage error load nothing.
     if given.command == "inspect":
         from accel.cli.inspect import run_inspect
@@ -143,16 +173,23 @@ def _dispatch(given: argparse.Namespace) -> int:
     if given.command == "embed":
         from accel.cli.embed import run_embed
 
-        run_embed(given)
+        return run_embed(given)
+    if given.command == "optimize":
+        from accel.cli.jobs import run_optimize
+
+        return run_optimize(given)
+    if given.command == "completions":
+        from accel.cli.completions import completions
+
+        print(completions(build_parser(), given.shell), end="")
         return 0
     if given.command == "index":
         from accel.cli.index import run_index
 
         return run_index(given)
-    from accel.cli.scan import run_explain, run_scan
+    from accel.cli.scan import run_distinct, run_explain, run_scan
 
-    (run_scan if given.command == "scan" else run_explain)(given)
-    return 0
+    return {"scan": run_scan, "explain": run_explain, "distinct": run_distinct}[given.command](given)
 
 
 def _report(error: Exception, *, debug: bool) -> int | None:

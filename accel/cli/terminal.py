@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 
-from accel.cli.values import safe_text, shown_values
+from accel.arrays import zone_of
+from accel.cli.values import is_number, safe_text, shown_values
+from accel.pictures.document import byte_count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,18 +25,73 @@ if TYPE_CHECKING:
 __all__ = [
     "GAP",
     "TableSink",
-    "byte_count",
+    "Waiting",
     "console_for",
     "count_of",
+    "cut_names",
     "print_table",
+    "short_type",
     "show_progress",
     "summarize",
     "work_progress",
 ]
 
+_SILENT_SECONDS: Final = 2.0
+"""Seconds without a byte after which a command says whom it waits for."""
+
+
+class Waiting:
+    """Says on standard error, if that is a terminal, whom a command waits for when nothing has come for two
+    seconds.
+
+    Parameters
+    ----------
+    whom : str
+        The server or directory.
+    came : callable
+        Returns the bytes that have come so far.
+    """
+
+    def __init__(self, whom: str, came: Callable[[], int] = int) -> None:
+        self._text = f"waiting for {safe_text(whom)}"
+        self._came = came
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        self._shown: Progress | None = None
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            self._timer = threading.Timer(_SILENT_SECONDS, self._show)
+            self._timer.daemon = True
+            self._timer.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Take the line away: what was waited for has come."""
+        with self._lock:
+            timer, self._timer = self._timer, None
+            shown, self._shown = self._shown, None
+        if timer is not None:
+            timer.cancel()
+        if shown is not None:
+            shown.stop()
+
+    def _show(self) -> None:
+        from rich.progress import TextColumn, TimeElapsedColumn
+
+        with self._lock:
+            if self._timer is None or self._came():
+                return
+            self._shown = _progress_of(TextColumn("accel: {task.description}"), TimeElapsedColumn())
+            self._shown.add_task(self._text, total=None)
+            self._shown.start()
+
 
 @contextlib.contextmanager
-def show_progress(scan: Scan, *, shown: bool) -> Iterator[None]:
+def show_progress(scan: Scan, *, whom: str, shown: bool) -> Iterator[None]:
     """Show a line with a bar and the counts of a scan until it ends, if standard error is a terminal."""
     if not shown or not sys.stderr.isatty():
         yield
@@ -43,6 +101,8 @@ def show_progress(scan: Scan, *, shown: bool) -> Iterator[None]:
 
     class Counts(ProgressColumn):
         def render(self, task: Task) -> Text:
+            if not scan.metrics.bytes and (task.elapsed or 0.0) >= _SILENT_SECONDS:
+                return Text(f"waiting for {safe_text(whom)}")
             return Text(summarize(scan.metrics))
 
     with _progress_of(BarColumn(bar_width=20), Counts(), TimeElapsedColumn()) as progress:
@@ -52,61 +112,62 @@ def show_progress(scan: Scan, *, shown: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def work_progress(text: str, counts: type[ProgressColumn]) -> Iterator[Callable[[int, int, str], None]]:
-    """Show a bar on standard error while work of a known size is done.
+def work_progress(
+    text: str, *, stages: Mapping[str, str] | None = None, in_bytes: bool = False
+) -> Iterator[Callable[[Any], None] | None]:
+    """Show a bar on standard error, if that is a terminal, while work of a known size is done.
 
     Parameters
     ----------
     text : str
         What is done at first.
-    counts : type
-        The column of rich that shows how much is done.
+    stages : mapping, optional
+        What is done in each stage, where texts differ from the names of the stages.
+    in_bytes : bool
+        Whether bytes are counted.
 
     Yields
     ------
-    callable
-        Shows what is done of how much, and what is being done.
+    callable or None
+        Takes how far the work is: the argument `progress` of a verb.
     """
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-    shown = (TextColumn("{task.description}"), BarColumn(bar_width=30), counts(), TimeElapsedColumn())
+    counts = DownloadColumn() if in_bytes else MofNCompleteColumn()
+    shown = (TextColumn("{task.description}"), BarColumn(bar_width=30), counts, TimeElapsedColumn())
     with _progress_of(*shown) as bar:
         task = bar.add_task(text, total=None)
-        yield lambda done, total, now: bar.update(task, description=now, completed=done, total=max(1, total))
+
+        def show(now: Any) -> None:
+            stage = (stages or {}).get(now.stage, now.stage)
+            bar.update(task, description=stage, completed=now.done, total=max(1, now.total))
+
+        yield show
 
 
 def _progress_of(*columns: ProgressColumn) -> Progress:
-    """Lines on standard error that vanish when their work ends."""
+    """Return a display of lines on standard error that vanish when their work ends."""
     from rich.console import Console
     from rich.progress import Progress
 
     return Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=8)
 
 
-def summarize(metrics: Metrics, *, started: float | None = None) -> str:
-    """Return the counts of a run in one line."""
-    text = (
-        f"{metrics.rows_out:,} rows, {metrics.requests:,} requests in {metrics.round_trips} round trips, "
-        f"{byte_count(metrics.bytes)}"
-    )
+def summarize(metrics: Metrics, *, started: float | None = None, rows: bool = True) -> str:
+    """Return the counts of a run in one line; without those of rows where none come out of it."""
+    trips = count_of(metrics.round_trips, "round trip")
+    text = f"{count_of(metrics.requests, 'request')} in {trips}, {byte_count(metrics.bytes)}"
+    if rows:
+        text = f"{count_of(metrics.rows_out, 'row')}, {text}"
     return text if started is None else f"{text}, {time.perf_counter() - started:.2f} s"
 
 
 def count_of(number: int, what: str) -> str:
     """Return a number of things as people read it: "1 file", "2,000 files"."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
-
-
-def byte_count(number: int) -> str:
-    """Return a number of bytes as people read it: 512 B, 1.5 KiB, 20 MiB."""
-    size = float(number)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024 or unit == "GiB":
-            break
-        size /= 1024
-    if unit == "B":
-        return f"{number} B"
-    return f"{size:.1f} {unit}" if size < 10 else f"{size:,.0f} {unit}"
 
 
 _BLOCK_ROWS = 1000
@@ -133,8 +194,8 @@ def console_for(stream: Any) -> Console:
 class TableSink:
     """Prints a table block by block, so that a long result shows early and in bounded memory.
 
-    The first block sets the widths of the columns. On a terminal, columns that do not fit are left out and counted, and
-    long values are cut.
+    The first block sets the widths of the columns. On a terminal, columns that do not fit are left out and
+    counted, and long values are cut.
     """
 
     def __init__(self, stream: Any, schema: pa.Schema) -> None:
@@ -163,12 +224,15 @@ class TableSink:
     def _print(self) -> None:
         first = self._widths is None
         names = [_encodable(safe_text(name), self._console) for name in self._schema.names]
+        types = [short_type(field.type) for field in self._schema]
         if self._widths is None:
             from rich.cells import cell_len
 
             self._widths = [
-                max([cell_len(name), *(4 if v is None else cell_len(v) for v in column)], default=0)
-                for name, column in zip(names, self._pending, strict=True)
+                max(
+                    [cell_len(name), len(kind), *(4 if v is None else cell_len(v) for v in column)], default=0
+                )
+                for name, kind, column in zip(names, types, self._pending, strict=True)
             ]
             if self._crop:
                 self._widths = _fit(self._widths, self._console.width)
@@ -177,8 +241,9 @@ class TableSink:
             self._console,
             names[:shown],
             list(zip(*self._pending[:shown], strict=True)),
-            numeric=[_is_number(field.type) for field in self._schema][:shown],
+            numeric=[is_number(field.type) for field in self._schema][:shown],
             widths=self._widths,
+            types=types[:shown],
             header=first,
         )
         self._pending = [[] for _ in self._schema]
@@ -200,17 +265,25 @@ def print_table(
     *,
     numeric: Sequence[bool] | None = None,
     widths: Sequence[int] | None = None,
+    types: Sequence[str] | None = None,
     header: bool = True,
 ) -> None:
-    """Print a table with numbers aligned to the right and NULL dimmed."""
+    """Print a table with numbers aligned to the right and NULL dimmed; `types` are a second line of the
+    heading."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, show_header=header, show_edge=False, pad_edge=False)
-    for i, name in enumerate(names):
+    shown = [_encodable(name, console) for name in names]
+    if widths is not None:
+        shown = cut_names(shown, widths, mark="…" if _takes_any(console) else "")
+    for i, name in enumerate(shown):
+        heading = Text(name)
+        if types is not None:
+            heading.append(f"\n{types[i]}", style="dim not bold")
         table.add_column(
-            Text(_encodable(name, console)),
+            heading,
             justify="right" if numeric and numeric[i] else "left",
             no_wrap=True,
             overflow="ellipsis" if _takes_any(console) else "crop",
@@ -223,7 +296,8 @@ def print_table(
 
 
 def _encodable(text: str, console: Console) -> str:
-    """Return the text with characters that the encoding lacks written out, so that widths are counted right."""
+    """Return the text with characters that the encoding lacks written out, so that widths are counted
+    right."""
     if text.isascii() or _takes_any(console):
         return text
     return text.replace("…", "...").encode(console.encoding, "backslashreplace").decode(console.encoding)
@@ -234,7 +308,8 @@ def _takes_any(console: Console) -> bool:
 
 
 def _fit(widths: Sequence[int], room: int) -> list[int]:
-    """Return the widths of the columns that fit: long columns are narrowed first, then the last are left out."""
+    """Return the widths of the columns that fit: long columns are narrowed first, then the last are left
+    out."""
     shown = list(widths)
     while shown and sum(max(min(w, _LEAST), 1) + GAP for w in shown) > room + GAP:
         shown.pop()
@@ -244,6 +319,43 @@ def _fit(widths: Sequence[int], room: int) -> list[int]:
     return [min(w, cap) for w in shown]
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def cut_names(names: Sequence[str], widths: Sequence[int], *, mark: str) -> list[str]:
+    """Return headings that fit and differ, as far as the names do: those whose beginnings are the same are
+    cut in the middle, or at their beginning, and the last resort is their number."""
+    cut = [len(name) > width for name, width in zip(names, widths, strict=True)]
+    fitting = ["" if long else name for name, long in zip(names, cut, strict=True)]
+    taken = set(fitting)
+    for at, (name, width) in enumerate(zip(names, widths, strict=True)):
+        if not cut[at]:
+            continue
+        room = max(1, width - len(mark))
+        start = room - room // 2
+        ways = (
+            name[:room] + mark,
+            name[:start] + mark + name[len(name) - room + start :],
+            mark + name[len(name) - room :],
+            f"{name[: max(0, width - len(str(at + 1)) - 1)]}#{at + 1}",
+        )
+        alike = sum(other[:room] == name[:room] for other in names) > 1
+        fitting[at] = next((way for way in ways[1 if alike else 0 :] if way not in taken), ways[-1])
+        taken.add(fitting[at])
+    return fitting
+
+
+def short_type(kind: pa.DataType) -> str:
+    """Return the name of a type in a few letters: of a nested one, which kind of nest it is."""
     types = pa.types
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
+    if isinstance(kind, pa.BaseExtensionType):
+        return str(kind.extension_name).rpartition(".")[2]
+    if types.is_dictionary(kind):
+        return short_type(kind.value_type)
+    if types.is_struct(kind) or types.is_map(kind):
+        return "struct" if types.is_struct(kind) else "map"
+    if types.is_nested(kind):
+        return "list"
+    if types.is_timestamp(kind):
+        zone = zone_of(kind)
+        return f"timestamp[{kind.unit}]" if zone is None else f"timestamp[{kind.unit}, {zone}]"
+    if types.is_decimal(kind):
+        return f"decimal({kind.precision}, {kind.scale})"
+    return str(kind).removeprefix("large_").partition("[")[0]

@@ -1,4 +1,4 @@
-"""Arrow values as text and as JSON, dates and times beyond Arrow's own range included."""
+"""Arrow values as text and as JSON."""
 
 from __future__ import annotations
 
@@ -8,78 +8,39 @@ import math
 import uuid
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from accel.arrays import integers, integers_array, is_zoned, validity
+from accel.arrays import is_zoned
 from accel.planning.conform import is_bytes, is_text
 
 __all__ = [
+    "arrow_moments",
+    "is_number",
     "moment_texts",
     "plain_values",
     "safe_text",
     "shown_values",
-    "tellable",
 ]
 
-_DAY = 86_400
-_PER_SECOND = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}
-_FIRST = int(np.datetime64("-32767-01-01").astype(np.int64))
-_END = int(np.datetime64("32768-01-01").astype(np.int64))
-"""The first and the last day, counted from 1970, that Arrow writes as text."""
-_LEAST = -(1 << 63)
-"""The int64 that numpy takes for no moment at all."""
 
-
-def tellable(array: pa.Array) -> bool:
-    """Return whether Arrow can write all dates, times or timestamps of an array as text."""
-    ticks, unit = _ticks(array)
-    ticks = ticks[validity(array)]
-    if not len(ticks):
-        return True
-    if pa.types.is_time(array.type):
-        return 0 <= int(ticks.min()) and int(ticks.max()) < _DAY * _PER_SECOND[unit]
-    day = 1 if unit == "D" else _DAY * _PER_SECOND[unit]
-    return _FIRST * day <= int(ticks.min()) and int(ticks.max()) < _END * day
+def arrow_moments(array: pa.Array) -> pa.StringArray:
+    """Return each date, time or timestamp as Arrow spells it, in UTC and without a zone; what begins with "<"
+    is one that it has no text for."""
+    kind = array.type
+    if pa.types.is_timestamp(kind) and is_zoned(kind):
+        # In UTC: this machine may not know the zone.
+        array = array.cast(pa.timestamp(kind.unit, "UTC")).cast(pa.timestamp(kind.unit))
+    return array.cast(pa.string())
 
 
 def moment_texts(array: pa.Array) -> list[str | None]:
     """Return each date, time or timestamp as Arrow spells it, with a Z if there is a zone.
 
-    Years beyond 32767 are spelt in full. A value that is no moment, such as a time of 25 hours, becomes number and unit.
+    One that Arrow has no text for, as a time of 25 hours, becomes "<value out of range: 90000>".
     """
-    kind = array.type
-    zone = "Z" if pa.types.is_timestamp(kind) and is_zoned(kind) else ""
-    if tellable(array):
-        if zone:
-            # In UTC: this machine may not know the zone.
-            array = array.cast(pa.timestamp(kind.unit, "UTC")).cast(pa.timestamp(kind.unit))
-        texts = array.cast(pa.string()).to_pylist()
-    else:
-        ticks, unit = _ticks(array)
-        texts = [
-            _moment_text(int(tick), unit, kind) if valid else None
-            for tick, valid in zip(ticks, validity(array), strict=True)
-        ]
-    return [None if text is None else f"{text}{zone}" for text in texts]
-
-
-def _moment_text(tick: int, unit: str, kind: pa.DataType) -> str:
-    ticks = integers_array([tick], pa.int32() if kind.bit_width == 32 else pa.int64())
-    one = ticks.view(pa.timestamp(unit) if pa.types.is_timestamp(kind) else kind)
-    if tellable(one):
-        return str(one.cast(pa.string())[0].as_py())
-    if pa.types.is_time(kind) or tick == _LEAST:
-        return f"{tick}{unit}"
-    text = str(np.datetime64(tick, unit))  # type: ignore[call-overload]  # a unit is a name to numpy's stubs
-    return text.partition("T")[0] if pa.types.is_date(kind) else text.replace("T", " ")
-
-
-def _ticks(array: pa.Array) -> tuple[npt.NDArray[Any], str]:
-    kind = array.type
-    unit = {pa.date32(): "D", pa.date64(): "ms"}.get(kind) or kind.unit
-    return integers(array.view(pa.int32() if kind.bit_width == 32 else pa.int64())), unit
+    zone = "Z" if pa.types.is_timestamp(array.type) and is_zoned(array.type) else ""
+    texts = arrow_moments(array).to_pylist()
+    return [text if text is None or text[0] == "<" else f"{text}{zone}" for text in texts]
 
 
 def plain_values(array: pa.Array) -> list[Any]:
@@ -100,7 +61,7 @@ def plain_values(array: pa.Array) -> list[Any]:
     if types.is_date(kind) or types.is_time(kind):
         return moment_texts(array)
     if types.is_timestamp(kind):
-        return [None if v is None else v.replace(" ", "T", 1) for v in moment_texts(array)]
+        return [v if v is None or v[0] == "<" else v.replace(" ", "T", 1) for v in moment_texts(array)]
     if types.is_duration(kind):
         return [None if v is None else f"{v}{kind.unit}" for v in array.cast(pa.int64()).to_pylist()]
     if types.is_decimal(kind):
@@ -133,6 +94,12 @@ def shown_values(array: pa.Array) -> list[str | None]:
         None if v is None else safe_text(json.dumps(v, ensure_ascii=False) if nested else str(v))
         for v in values
     ]
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether values of a type are numbers."""
+    types = pa.types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
 
 
 def safe_text(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyarrow._parquet import ParquetReader
 
+from accel.arrow_features import later_reads, projects_without_rows, reader_options
 from accel.decode.extensions import is_composite
 from accel.decode.splice import SchemaMemo, SplicePlan, plan_splice, splice
 from accel.errors import AccelError, ColumnNotFoundError, MemoryLimitError, ParquetFormatError
@@ -70,7 +71,8 @@ class translate_errors:
             raise MemoryLimitError(f"no memory to decode into: {error}", place=place) from error
         elif isinstance(error, _BAD_BYTES):
             # ArrowInvalid is a ValueError, and text that is not UTF-8 a UnicodeDecodeError.
-            raise ParquetFormatError(f"pyarrow cannot decode it: {error}", place=place) from error
+            hint = later_reads(error)
+            raise ParquetFormatError(f"pyarrow cannot decode it: {error}", place=place, hint=hint) from error
 
 
 _DICTIONARY = Kind.DICTIONARY.value
@@ -81,9 +83,11 @@ _BAD_BYTES = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, 
 def open_reader(
     data: bytes, *, int96_unit: str = INT96_UNIT, coded: Sequence[int] = (), verify_checksums: bool = True
 ) -> ParquetReader:
-    """Return a reader with the settings of `pyarrow.parquet.read_table`, which also verifies the checksums of pages.
+    """Return a reader with the settings of `pyarrow.parquet.read_table`, which also verifies the checksums of
+    pages.
 
-    INT96 is decoded to timestamps of `int96_unit`, and the texts of the columns `coded` to dictionary indices.
+    INT96 is decoded to timestamps of `int96_unit`, and the texts of the columns `coded` to dictionary
+    indices.
     """
     reader = ParquetReader(memory_pool=pool())
     reader.open(
@@ -92,7 +96,7 @@ def open_reader(
         read_dictionary=coded,
         coerce_int96_timestamp_unit=int96_unit,
         page_checksum_verification=verify_checksums,
-        arrow_extensions_enabled=True,
+        **reader_options(),
     )
     return reader
 
@@ -102,7 +106,8 @@ def file_schema(
 ) -> pa.Schema:
     """Return the Arrow schema of pyarrow's full read of a file, metadata included.
 
-    pyarrow makes it from a footer without row groups, so it reads no column metadata that has not been verified.
+    pyarrow makes it from a footer without row groups, so it reads no column metadata that has not been
+    verified.
 
     Raises
     ------
@@ -124,13 +129,14 @@ def projected_schema(
 ) -> pa.Schema:
     """Return the Arrow schema of some leaves (by ordinal, in any order), as pyarrow reads just those.
 
-    It has each top-level field with one of the leaves, in the file's order. Structs have the chosen children only, and
-    a map of which only keys or only values are chosen is a list.
+    It has each top-level field with one of the leaves, in the file's order. Structs have the chosen children
+    only, and a map of which only keys or only values are chosen is a list.
 
     Parameters
     ----------
     whole : pyarrow.Schema, optional
-        What `file_schema` returns for the file, if it is available: columns that are not nested are its fields.
+        What `file_schema` returns for the file, if it is available: columns that are not nested are its
+        fields.
 
     Raises
     ------
@@ -151,7 +157,7 @@ def projected_schema(
     with translate_errors(place="schema"):
         reader = open_reader(splice(plan, {}, num_rows=0), int96_unit=int96_unit)
         full = reader.schema_arrow
-        if any(map(is_composite, full.types)):
+        if any(map(is_composite, full.types)) or not projects_without_rows():
             from accel.planning.projection import leaves_type
 
             leaf_set = frozenset(leaves)
@@ -195,7 +201,8 @@ def columns_of(plan: SplicePlan, leaves: Sequence[int]) -> list[int]:
     return [plan.column(leaf) for leaf in sorted(set(leaves))]
 
 
-# The schemas of all files in memory, by the bytes that they were parsed from; a schema goes with the last of its files.
+# The schemas of all files in memory, by the bytes that they were parsed from; a schema goes with the last of
+# its files.
 _schemas: weakref.WeakValueDictionary[tuple[bytes, ...], ParquetSchema] = weakref.WeakValueDictionary()
 _arrow_schemas: SchemaMemo[pa.Schema] = SchemaMemo(64)
 

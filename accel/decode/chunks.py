@@ -1,7 +1,7 @@
 """The bytes of one column that were fetched from one row group, and the part of them that some rows need.
 
-Sources: parquet-format `Encodings.md` (levels of data pages; RLE/bit-packed hybrid), `parquet.thrift` (DataPageHeader,
-DataPageHeaderV2).
+Sources: parquet-format `Encodings.md` (levels of data pages; RLE/bit-packed hybrid), `parquet.thrift`
+(DataPageHeader, DataPageHeaderV2).
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def narrow_leaf(
 ) -> tuple[PieceLeaf, LeafBytes]:
     """Drop the fetched pages that hold none of `rows`.
 
-    The last row of a page inside a list may continue on the next page. That page is dropped too if it begins with a
-    new row; a page that would decompress to more than `memory_limit` bytes stays.
+    The last row of a page inside a list may continue on the next page. That page is dropped too if it begins
+    with a new row; a page that would decompress to more than `memory_limit` bytes stays.
     """
     reads, lo, hi = part.reads, part.lo, part.hi
     if reads.whole or hi - lo < 2:
@@ -122,8 +122,8 @@ def page_begins_with_row(
 ) -> bool:
     """Return whether a data page inside a list, header included, begins with a new row.
 
-    It is False where that cannot be determined: the page is damaged, or would decompress to more than `memory_limit`
-    bytes.
+    It is False where that cannot be determined: the page is damaged, or would decompress to more than
+    `memory_limit` bytes.
     """
     try:
         header = parse_page_header(page)

@@ -1,11 +1,12 @@
-"""Compression codecs of pages: decompressing a page's body, and storing it so that it costs a copy to decompress.
+"""Compression codecs of pages: decompressing a page's body, and storing it so that it costs a copy to
+decompress.
 
-Snappy is decompressed by cramjam, which takes a third to two thirds of pyarrow's time; the library is loaded once that
-pays. The other codecs are pyarrow's and zlib's.
+Snappy is decompressed by cramjam, which takes a third to two thirds of pyarrow's time; the library is loaded
+once that pays. The other codecs are pyarrow's and zlib's.
 
-A dictionary page of a megabyte takes milliseconds to decompress, and each lookup of a dictionary-encoded column needs
-it. Every codec has a form for bytes that it cannot compress: a page rewritten to that form is an ordinary page of the
-same chunk.
+A dictionary page of a megabyte takes milliseconds to decompress, and each lookup of a dictionary-encoded
+column needs it. Every codec has a form for bytes that it cannot compress: a page rewritten to that form is an
+ordinary page of the same chunk.
 
 Sources: RFC 8878 (3.1.1, raw blocks), snappy `format_description.txt` (literals), lz4 `lz4_Block_format.md`
 (last sequence), RFC 1951 (3.2.4, stored blocks).
@@ -16,7 +17,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -70,14 +71,24 @@ def check_crc(page: memoryview, crc: int | None) -> None:
 
 
 def decompress(body: memoryview, codec: int, *, size: int) -> Bytes | None:
-    """Decompress a page's body of `size` bytes; None where it has another size or the codec is not supported here."""
+    """Decompress a page's body of `size` bytes; None where it has another size or the codec is not supported
+    here.
+
+    The result may be a view of a body that is stored without compression.
+    """
     if codec == Codec.UNCOMPRESSED:
         return np.frombuffer(body, np.uint8) if len(body) == size else None
     if codec == Codec.GZIP:
         return _inflate(body, size)
     name = _CODECS.get(codec)
-    if name is None or (codec == Codec.SNAPPY and not body[:5].tobytes().startswith(encode_varint(size))):
+    if name is None:
         return None
+    if codec == Codec.SNAPPY:
+        head = _snappy_head(size)
+        if body[: len(head)] == head and len(body) == len(head) + size:
+            return np.frombuffer(body, np.uint8)[len(head) :]
+        if not body[:5].tobytes().startswith(_snappy_size(size)):
+            return None
     fast = fast_snappy(size) if codec == Codec.SNAPPY else None
     if fast is not None:
         out = allocate(size)
@@ -109,7 +120,7 @@ _LEAST_SNAPPY: Final = 8 << 20
 """Decompressed bytes at which cramjam saves what loading it takes, 1 to 3 ms."""
 
 
-class _Library:
+class CramjamLibrary:
     """Whether cramjam is loaded."""
 
     __slots__ = ("decompress", "missing", "seen")
@@ -121,7 +132,7 @@ class _Library:
         """Bytes that were decompressed without it."""
 
 
-_library = _Library()
+cramjam_library = CramjamLibrary()
 
 
 def fast_snappy(nbytes: int) -> Decompress | None:
@@ -129,22 +140,22 @@ def fast_snappy(nbytes: int) -> Decompress | None:
 
     `nbytes` is the number of bytes that are about to be decompressed.
     """
-    if _library.decompress is not None or _library.missing:
-        return _library.decompress
+    if cramjam_library.decompress is not None or cramjam_library.missing:
+        return cramjam_library.decompress
     # Threads may lose one another's count, which only delays loading.
-    _library.seen += nbytes
-    if _library.seen >= _LEAST_SNAPPY:
-        _load()
-    return _library.decompress
+    cramjam_library.seen += nbytes
+    if cramjam_library.seen >= _LEAST_SNAPPY:
+        load_library()
+    return cramjam_library.decompress
 
 
-def _load() -> None:
+def load_library() -> None:
     try:
         from cramjam import DecompressionError, snappy
     except ImportError:
-        _library.missing = True
+        cramjam_library.missing = True
         return
-    _library.decompress = _checked(snappy.decompress_raw_into, DecompressionError)
+    cramjam_library.decompress = _checked(snappy.decompress_raw_into, DecompressionError)
 
 
 def _checked(decompress: Callable[[Any, Any], int], refusal: type[Exception]) -> Decompress:
@@ -189,8 +200,8 @@ def is_uncompressed(page: Buffer) -> bool:
 def store_page(page: Buffer, codec: int) -> StoredPage:
     """Return a dictionary page with its body stored uncompressed.
 
-    The page stays as it is where the codec has no such form, where it would grow too much, or where it does not
-    decode: the decoder reports why.
+    The page stays as it is where the codec has no such form, where it would grow too much, or where it does
+    not decode: the decoder reports why.
     """
     try:
         return UncompressedPage(_stored(page, codec))
@@ -199,15 +210,15 @@ def store_page(page: Buffer, codec: int) -> StoredPage:
 
 
 def store_bytes(data: bytes, codec: int) -> bytes | None:
-    """Bytes that the codec decompresses to `data` by copying; None for a codec without such a form."""
+    """Return bytes that the codec decompresses to `data` by copying; None for a codec without such a form."""
     if codec == Codec.UNCOMPRESSED:
         return data
-    store = _STORES.get(codec)
+    store = STORES.get(codec)
     return None if store is None else b"".join(store(memoryview(data)))
 
 
 def _stored(page: Buffer, codec: int) -> bytes:
-    store = _STORES.get(codec)
+    store = STORES.get(codec)
     header = parse_page_header(page)
     body = memoryview(page)[header.header_length : header.header_length + header.compressed_size]
     size = header.uncompressed_size
@@ -231,12 +242,19 @@ def _stored(page: Buffer, codec: int) -> bytes:
 
 
 def _snappy(data: memoryview) -> list[Buffer]:
-    length = len(data)
+    return [_snappy_head(len(data)), data]
+
+
+_snappy_size = lru_cache(256)(encode_varint)
+
+
+@lru_cache(256)
+def _snappy_head(length: int) -> bytes:
+    """Return what stands before the bytes of a stream that is one literal."""
     if not length:
-        return [b"\0"]
-    size = (length - 1).to_bytes(4, "little")
-    # One literal: 63 << 2 says that four bytes of length follow.
-    return [encode_varint(length), bytes([63 << 2]), size, data]
+        return b"\0"
+    # 63 << 2 says that four bytes of length follow.
+    return encode_varint(length) + bytes([63 << 2]) + (length - 1).to_bytes(4, "little")
 
 
 def _zstd(data: memoryview) -> list[Buffer]:
@@ -264,12 +282,12 @@ def _gzip(data: memoryview) -> list[Buffer]:
     return [deflate.compress(data), deflate.flush()]
 
 
-_STORES: Final[dict[int, Callable[[memoryview], list[Buffer]]]] = {
+STORES: Final[dict[int, Callable[[memoryview], list[Buffer]]]] = {
     Codec.SNAPPY: _snappy,
     Codec.GZIP: _gzip,
     Codec.ZSTD: _zstd,
     Codec.LZ4_RAW: _lz4,
 }
 
-STORABLE: Final = frozenset({Codec.UNCOMPRESSED, *_STORES})
+STORABLE: Final = frozenset({Codec.UNCOMPRESSED, *STORES})
 """Codecs whose pages need not be compressed."""

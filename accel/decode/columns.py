@@ -32,26 +32,39 @@ if TYPE_CHECKING:
     from accel.decode.nested import Siblings
 
 __all__ = [
+    "StoredRowGroup",
     "cut_calls",
     "decode_columns",
     "splice_units",
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class StoredRowGroup:
+    """A row group, and what its file says of all of them.
+
+    What is computed from these very `schema` and `key_value` is cached for the next call.
+    """
+
+    path: str
+    """Names the file in errors."""
+    row_group: int
+    schema: ParquetSchema
+    key_value: Mapping[str, bytes]
+    created_by: str = ""
+    """The file's writer: pyarrow corrects what some old writers did wrong."""
+    int96_unit: str = INT96_UNIT
+    """The unit that timestamps of INT96 decode to: "ns" or "us"."""
+
+
 def decode_columns(
-    schema: ParquetSchema,
-    key_value: Mapping[str, bytes],
-    *,
+    group: StoredRowGroup,
     chunks: Mapping[int, ChunkPages],
+    *,
     rows: RowSelection,
     arrow_schema: pa.Schema,
-    leaves: Sequence[int],
-    path: str,
-    row_group: int,
     values: Values = Values.DECODED,
     memory_limit: int | None = None,
-    created_by: str = "",
-    int96_unit: str = INT96_UNIT,
     verify_checksums: bool = True,
     left: list[int] | None = None,
 ) -> list[pa.Array | pa.ChunkedArray]:
@@ -59,24 +72,15 @@ def decode_columns(
 
     Parameters
     ----------
-    schema, key_value
-        The file's. What is computed from these very objects is cached for the next call.
+    group : StoredRowGroup
     chunks : mapping
-        The pages of each of `leaves`, by ordinal; they hold at least all of `rows`.
+        The pages of each leaf, by ordinal; they hold at least all of `rows`.
     rows : RowSelection
         Within the row group.
     arrow_schema : pyarrow.Schema
-        What `projected_schema` returns for `leaves`.
-    leaves : sequence of int
-        Ordinals, in any order.
-    path : str
-        Names the file in errors.
+        What `projected_schema` returns for the leaves.
     memory_limit : int, optional
         Bytes that one column may decode to.
-    created_by : str
-        The file's writer: pyarrow corrects what some old writers did wrong.
-    int96_unit : str
-        The unit of INT96 timestamps in `arrow_schema`: "ns" or "us".
     verify_checksums : bool
         Whether pages that have a checksum are compared with it.
     left : list of int, optional
@@ -85,9 +89,9 @@ def decode_columns(
     Returns
     -------
     list of pyarrow.Array or pyarrow.ChunkedArray
-        An array of `rows.count` rows for each field of `arrow_schema`, in order. It is chunked where one array cannot
-        hold it, or where joining its chunks would cost more than it is worth. With `Values.INDEXED` it may be a
-        DictionaryArray instead, for `look_up`.
+        An array of `rows.count` rows for each field of `arrow_schema`, in order. It is chunked where one
+        array cannot hold it, or where joining its chunks would cost more than it is worth. With
+        `Values.INDEXED` it may be a DictionaryArray instead, for `look_up`.
 
     Raises
     ------
@@ -96,42 +100,44 @@ def decode_columns(
     MemoryLimitError
         They decode to more than `memory_limit`.
     ValueError
-        A chunk is missing, or does not hold all of `rows`.
+        A chunk does not hold all of `rows`.
     """
+    if not rows:
+        return [pa.nulls(0, field.type) for field in arrow_schema]
+    schema = group.schema
+    leaves = sorted(chunks)
     fields = fields_of(schema, leaves)
     if len(fields) != len(arrow_schema):
         raise ValueError(f"{len(arrow_schema)} fields in the Arrow schema, {len(fields)} among the leaves")
-    if not rows:
-        return [pa.nulls(0, field.type) for field in arrow_schema]
     try:
-        verified = _verify(schema, chunks, sorted(set(leaves)), row_group, memory_limit, verify_checksums)
-        job = _Job(verified, rows, row_group, arrow_schema, int96_unit, created_by)
+        verified = _verify(group, chunks, leaves, memory_limit, verify_checksums)
+        job = _Job(verified, group, rows, arrow_schema)
         units = cut_units(verified, fields, arrow_schema=arrow_schema)
         arrays = job.read_directly(units, left)
         rest = [unit for unit in units if unit not in arrays]
         if rest:
             indexed = [unit.leaves[0] for unit in units if unit.indexed]
             with translate_errors():
-                plan = plan_splice(schema, key_value, fields=fields, created_by=created_by, indexed=indexed)
+                plan = plan_splice(
+                    schema, group.key_value, fields=fields, created_by=group.created_by, indexed=indexed
+                )
             for call in cut_calls(verified, rest):
                 arrays |= job.read_spliced(plan, call)
         return job.join(units, arrays, values)
     except AccelError as error:
-        raise error.at(path=path, place=f"row group {row_group}")
+        raise error.at(path=group.path, place=f"row group {group.row_group}")
 
 
 def _verify(
-    schema: ParquetSchema,
+    group: StoredRowGroup,
     chunks: Mapping[int, ChunkPages],
     leaves: Sequence[int],
-    row_group: int,
     memory_limit: int | None,
     verify_checksums: bool,
 ) -> Verified:
     """Return the chunks of these leaves once their page headers have been verified."""
-    if not chunks.keys() >= {*leaves}:
-        raise ValueError(f"no pages for a leaf among {leaves}")
-    place = partial(_place, schema, row_group)
+    schema = group.schema
+    place = partial(_place, schema, group.row_group)
     readable: dict[int, ChunkPages] = {}
     facts: dict[int, PageFacts] = {}
     for ordinal in leaves:
@@ -152,11 +158,9 @@ class _Job:
     """One call of `decode_columns`."""
 
     verified: Verified
+    group: StoredRowGroup
     rows: RowSelection
-    row_group: int
     arrow_schema: pa.Schema
-    int96_unit: str
-    created_by: str
 
     def read_directly(self, units: Sequence[Unit], left: list[int] | None) -> dict[Unit, pa.ChunkedArray]:
         """Decode the units that a direct decoder takes."""
@@ -187,7 +191,7 @@ class _Job:
                     f"{self.rows.count} of {field.type}"
                 )
             if indexed and values is Values.DECODED:
-                place = f"row group {self.row_group}, column {field.name}"
+                place = f"row group {self.group.row_group}, column {field.name}"
                 array = look_up(array, field.type, memory_limit=self.verified.memory_limit, place=place)
             out.append(array)
         return out
@@ -198,12 +202,13 @@ class _Job:
         leaves = [leaf for unit in units for leaf in unit.leaves]
         num_rows = max(unit.num_rows for unit in units)
         if not units[0].joined and self._is_repeated(leaves):
-            # With one row more than the longest column has, rows beyond those promised would show. Where each value is
-            # a row they have been counted, and pyarrow would reserve twice the memory for one more than 2**20.
+            # With one row more than the longest column has, rows beyond those promised would show. Where each
+            # value is a row they have been counted, and pyarrow would reserve twice the memory for one more
+            # than 2**20.
             num_rows += 1
         with translate_errors(place=partial(verified.place, leaves)):
             data = splice_units(verified, plan, units=units, num_rows=num_rows)
-            reader = open_reader(data, int96_unit=self.int96_unit)
+            reader = open_reader(data, int96_unit=self.group.int96_unit)
         steps = {unit: step for unit in units if (step := step_of(verified, unit)) is not None}
         if any(self._is_repeated(unit.leaves) for unit in steps):
             from accel.decode.nested import weigh_lists
@@ -232,7 +237,7 @@ class _Job:
         """Decode a unit again as the bytes of INT96, and compare the timestamps with them."""
         with translate_errors(place=partial(self.verified.place, unit.leaves)):
             schema = with_stored_instants(self.verified.schema)
-            plan = plan_splice(schema, {}, fields=fields, created_by=self.created_by)
+            plan = plan_splice(schema, {}, fields=fields, created_by=self.group.created_by)
             data = splice_units(self.verified, plan, units=[unit], num_rows=num_rows)
             (stored,) = self._read(open_reader(data), plan, [unit], step)
             check_instants(array, self._select(unit, stored, array.type))
@@ -274,7 +279,7 @@ class _Job:
                     raise MemoryLimitError(
                         f"the column decodes to more than {limit} bytes",
                         place=place,
-                        hint="raise options.memory_limit",
+                        hint="raise `options.memory_limit`",
                     )
             return join_arrays(arrays)
 
@@ -314,7 +319,7 @@ class _Job:
         merged = []
         for start, stop in itertools.pairwise(cuts):
             arrays = [_join(part.slice(start, stop - start).chunks) for part in parts]
-            with translate_errors(place=f"row group {self.row_group}, column {field.name}"):
+            with translate_errors(place=f"row group {self.group.row_group}, column {field.name}"):
                 merged.append(merge_leaves(arrays, field.type))
         return pa.chunked_array(merged, type=field.type)
 
@@ -329,7 +334,7 @@ def _join(arrays: Sequence[pa.Array]) -> pa.Array:
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 
-_MOST_DECOMPRESSED: Final = 8 << 20
+MOST_DECOMPRESSED: Final = 8 << 20
 """Bytes of decompressed pages in one file: all of them stay in memory until the last has been decoded."""
 
 
@@ -348,7 +353,7 @@ def cut_calls(verified: Verified, units: Sequence[Unit]) -> list[list[Unit]]:
     nbytes = 0
     for unit in units:
         size = sum(verified.facts[leaf].uncompressed for leaf in unit.leaves)
-        if not calls or (nbytes + size > _MOST_DECOMPRESSED and calls[-1][-1].field != unit.field):
+        if not calls or (nbytes + size > MOST_DECOMPRESSED and calls[-1][-1].field != unit.field):
             calls.append([])
             nbytes = 0
         calls[-1].append(unit)

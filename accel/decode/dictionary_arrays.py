@@ -1,4 +1,5 @@
-"""Arrow arrays of indices into a dictionary: their checks, and looking up the values of the rows that are wanted.
+"""Arrow arrays of indices into a dictionary: their checks, and looking up the values of the rows that are
+wanted.
 
 pyarrow looks indices up faster than it decodes values. `accel.decode.dictionary_decode` chooses the columns.
 """
@@ -13,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from accel import kernels
-from accel.arrays import WIDE_TEXTS, packed_validity, validity
+from accel.arrays import WIDE_TEXTS, numpy_dtype, packed_validity, validity
 from accel.decode.arrow import translate_errors
 from accel.decode.extensions import holds_dictionary
 from accel.decode.trim import is_view, take_views
@@ -54,13 +55,14 @@ def is_indexed(array: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> bool:
 
 
 def check_indices(array: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Compare the indices of dictionary arrays, at any depth, with the sizes of their dictionaries; pyarrow does not.
+    """Compare the indices of dictionary arrays, at any depth, with the sizes of their dictionaries; pyarrow
+    does not.
 
     Returns
     -------
     pyarrow.ChunkedArray
-        The same values. Where all structs around a required field are null, pyarrow leaves indices into an empty
-        dictionary; that dictionary gets an entry, so that looking them up succeeds.
+        The same values. Where all structs around a required field are null, pyarrow leaves indices into an
+        empty dictionary; that dictionary gets an entry, so that looking them up succeeds.
 
     Raises
     ------
@@ -146,7 +148,7 @@ def look_up(
         raise MemoryLimitError(
             f"the column decodes to more than {memory_limit} bytes",
             place=place,
-            hint="raise options.memory_limit",
+            hint="raise `options.memory_limit`",
         )
     with translate_errors(place=place):
         take = take_views if is_view(kind) else take_texts if kind.id in _TEXTS else kernels.take
@@ -213,7 +215,7 @@ def named_bytes(array: pa.DictionaryArray) -> int:
 
 def _places(indices: pa.Array) -> Ints:
     """Return the indices; those that are null are arbitrary."""
-    dtype = np.dtype(indices.type.to_pandas_dtype())
+    dtype = numpy_dtype(indices.type)
     buffer = indices.buffers()[1]
     if buffer is None or not len(indices):
         return np.zeros(0, dtype)
@@ -230,7 +232,7 @@ def _unsigned(places: Ints) -> Ints:
     return places.view(f"u{places.dtype.itemsize}")
 
 
-_LEAST_VALUES = 1 << 12
+LEAST_VALUES = 1 << 12
 """Arrow's own function is faster for fewer texts."""
 
 
@@ -248,7 +250,7 @@ def take_texts(dictionary: pa.Array, indices: pa.Array) -> pa.Array:
         An index is out of bounds.
     """
     entries, count = len(dictionary), len(indices)
-    if count < _LEAST_VALUES or not entries or dictionary.null_count or indices.type.id != pa.lib.Type_INT32:
+    if count < LEAST_VALUES or not entries or dictionary.null_count or indices.type.id != pa.lib.Type_INT32:
         return kernels.take(dictionary, indices)
     _, places, data = dictionary.buffers()
     dtype = np.dtype(np.int64 if dictionary.type.id in WIDE_TEXTS else np.int32)

@@ -1,13 +1,13 @@
-"""Dictionary-encoded values: the entries of a dictionary page, indices into it, and few values picked by their indices.
+"""Dictionary-encoded values: the entries of a dictionary page, indices into it, and few values picked by
+their indices.
 
-Three ways lead from such pages to values. pyarrow decodes all of them in the spliced file. Or it decodes the pages as INT32,
-by a dictionary that maps each index to itself, and only the indices of rows that are used are looked up. Or, for few rows,
-their indices are read from the pages without pyarrow.
+Three ways lead from such pages to values. pyarrow decodes all of them in the spliced file. Or it decodes the
+pages as INT32, by a dictionary that maps each index to itself, and only the indices of rows that are used are
+looked up. Or, for few rows, their indices are read from the pages without pyarrow.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -21,11 +21,13 @@ from accel.arrays import Int64s, from_numpy
 from accel.decode.arrow import open_reader, translate_errors
 from accel.decode.chunks import ChunkPages
 from accel.decode.codecs import STORABLE, check_crc, decompress, store_bytes
-from accel.decode.plain_pages import DataPage, Form, form_of, read_entries, value_bytes
+from accel.decode.dictionary_arrays import named_bytes, take_texts
+from accel.decode.plain_pages import DataPage, Form, Shape, form_of, read_entries, value_bytes
 from accel.decode.splice import SplicedChunk, plan_splice, splice
 from accel.decode.trim import is_view
 from accel.decode.verify import DictionaryFacts, PageFacts
 from accel.errors import ParquetFormatError
+from accel.format.bit_packing import Ints
 from accel.format.model import (
     Codec,
     Encoding,
@@ -37,10 +39,11 @@ from accel.format.model import (
     SchemaElement,
 )
 from accel.format.page_header import parse_page_header
-from accel.format.runs import Runs, find_runs, unpack_runs
+from accel.format.runs import RunValues, find_runs
 from accel.format.thrift import BINARY, I32, STRUCT, Struct, read_struct, write_struct
 from accel.planning.selection import RowSelection
 from accel.ranges import Buffer, Kind
+from accel.runtime.forks import lock_over_forks
 
 __all__ = [
     "FEW_VALUES",
@@ -57,7 +60,8 @@ __all__ = [
 
 
 def longest_text(page: Buffer, codec: int) -> int:
-    """Return the bytes of the longest entry of a BYTE_ARRAY dictionary page (header included) that has been verified.
+    """Return the bytes of the longest entry of a BYTE_ARRAY dictionary page (header included) that has been
+    verified.
 
     Raises
     ------
@@ -139,7 +143,7 @@ _ROOT: Final = _element("schema", None, {4: (BINARY, b"schema"), 5: (I32, 1)})
 _TEXT: Final = _element(
     "text", Physical.BYTE_ARRAY, {1: (I32, int(Physical.BYTE_ARRAY)), 3: (I32, 0), 4: (BINARY, b"text")}
 )
-_lock = threading.Lock()
+_lock = lock_over_forks()
 _schemas: LRUCache[bytes, ParquetSchema] = LRUCache(256)
 
 
@@ -185,15 +189,16 @@ def _entries(page: Buffer, codec: int, element: SchemaElement) -> pa.ChunkedArra
 
 _NO_METADATA: Final[dict[str, bytes]] = {}
 _LEAST_NAMED: Final[dict[Physical | None, int]] = {Physical.BYTE_ARRAY: 2, Physical.FIXED_LEN_BYTE_ARRAY: 1}
-"""How often an entry must be used on average for its dictionary to cost less than the values. Texts that seem to have one
-length are an exception: their entries are copied as they are stored."""
-_FEW_ENTRIES = 4096
+"""How often an entry must be used on average for its dictionary to cost less than the values. Texts that seem
+to have one length are an exception: their entries are copied as they are stored."""
+FEW_ENTRIES = 4096
 FEW_VALUES = 4096
 """The number of values that are decoded in the time that a small dictionary takes by itself."""
 
 
 def stays_indexed(kind: pa.DataType, element: SchemaElement, *, facts: PageFacts, codec: int) -> bool:
-    """Return whether a top-level column of this type is read as indices; all of its pages must be dictionary-encoded."""
+    """Return whether a top-level column of this type is read as indices; all of its pages must be
+    dictionary-encoded."""
     named = facts.sole_dictionary
     if named is None:
         return False
@@ -218,7 +223,7 @@ def _pays(kind: pa.DataType, element: SchemaElement, named: DictionaryFacts, cod
 
 def _is_even(named: DictionaryFacts) -> bool:
     """Return whether a large dictionary has the size that texts of one length have."""
-    return named.entries > _FEW_ENTRIES and named.uncompressed % named.entries == 0
+    return named.entries > FEW_ENTRIES and named.uncompressed % named.entries == 0
 
 
 def splice_indices(chunk: ChunkPages, facts: PageFacts, *, named: DictionaryFacts) -> SplicedChunk:
@@ -249,15 +254,26 @@ def read_as_indices(
 
 
 def _pick_entries(
-    named: DictionaryFacts, codec: int, element: SchemaElement, kind: pa.DataType, form: Form, indices: Int64s
-) -> pa.Array:
-    """Return the entries that the indices point to."""
-    if len(indices) * _RARE < named.entries and not _is_small(named):
+    named: DictionaryFacts,
+    codec: int,
+    element: SchemaElement,
+    kind: pa.DataType,
+    form: Form,
+    indices: Ints,
+    *,
+    most: int,
+) -> pa.Array | None:
+    """Return the entries that the indices point to; None where they are texts of more than `most` bytes."""
+    may_exceed = named.longest * len(indices) > most
+    if len(indices) * _RARE < named.entries and not _is_small(named) and not may_exceed:
         # Where all entries have one width, those that are wanted are found without decoding the others.
-        found = read_entries(named.page, codec, kind=kind, form=form, chosen=indices)
+        found = read_entries(named, codec, kind=kind, form=form, chosen=indices)
         if found is not None:
             return found
-    return kernels.take(_dictionary(named, codec, element, kind), from_numpy(indices))
+    places, entries = from_numpy(indices), _dictionary(named, codec, element, kind)
+    if may_exceed and named_bytes(pa.DictionaryArray.from_arrays(places, entries, safe=False)) > most:
+        return None
+    return take_texts(entries, places) if form.shape is Shape.TEXT else kernels.take(entries, places)
 
 
 _RARE = 4
@@ -266,7 +282,7 @@ _RARE = 4
 
 def _is_small(named: DictionaryFacts) -> bool:
     """Return whether the decoded entries are cached."""
-    small = len(named.page) <= _SMALL_PAGE and named.entries <= _FEW_ENTRIES
+    small = len(named.page) <= _SMALL_PAGE and named.entries <= FEW_ENTRIES
     return small and named.uncompressed <= 4 * _SMALL_PAGE
 
 
@@ -279,7 +295,7 @@ def _dictionary(named: DictionaryFacts, codec: int, element: SchemaElement, kind
         if cached is not None:
             return cached
     form = form_of(kind, element)
-    found = None if form is None else read_entries(named.page, codec, kind=kind, form=form)
+    found = None if form is None else read_entries(named, codec, kind=kind, form=form)
     if found is None:
         found = dictionary_values(named.page, codec, element, arrow_type=kind)
     if key is not None:
@@ -309,11 +325,12 @@ def number_page(entries: int, codec: int) -> Buffer:
 
 
 MOST_PICKED: Final = 1 << 15
-"""The most rows on the pages: more, selected or not, are faster decoded by pyarrow, as all indices of a page are unpacked."""
-_MOST_RUNS: Final = 512
+"""The most rows of a unit of which many are picked: more are faster decoded by pyarrow."""
+MOST_RUNS: Final = 512
 """The most runs of a page. Consecutive bit-packed runs of one length count as one."""
-_MOST_LOOKED_AT: Final = 256
-"""The most runs of several pages together that are looked at: pyarrow decodes the pages in the time that more would take."""
+MOST_LOOKED_AT: Final = 256
+"""The most runs of several pages together that are looked at, for each `MOST_PICKED` rows on them: pyarrow
+decodes the pages in the time that more would take."""
 _MOST_BYTES: Final = 1 << 30
 
 
@@ -327,8 +344,10 @@ def read_picks(
     kind: pa.DataType,
     form: Form,
     optional: bool,
+    memory_limit: int | None = None,
 ) -> pa.Array | None:
-    """Return the selected rows of pages that are all dictionary-encoded; None where pyarrow has to read them.
+    """Return the selected rows of pages that are all dictionary-encoded; None where pyarrow has to read them,
+    or they take more than `memory_limit` bytes.
 
     Parameters
     ----------
@@ -342,82 +361,79 @@ def read_picks(
     ParquetFormatError
         A checksum does not match, or the dictionary does not decode.
     """
-    if named.longest * rows.count > _MOST_BYTES:
-        return None
     chosen = rows.row_numbers()
     ends = np.array([page.num_values for page in pages]).cumsum()
     cuts = [0, *chosen.searchsorted(ends).tolist()]
     places = [place for place in range(len(pages)) if cuts[place + 1] > cuts[place]]
     read = [pages[place] for place in places]
     counts = [page.num_values for page in read]
-    if sum(counts) > MOST_PICKED:
-        return None
+    most = MOST_LOOKED_AT * max(1, sum(counts) // MOST_PICKED)
     picked = PickedPages(named.entries)
     for done, (count, raw) in enumerate(zip(counts, value_bytes(read, optional=optional), strict=True), 1):
         if raw is None or not picked.add(raw.tobytes(), count):
             return None
         # The pages that are left are assumed to be like these.
-        if done < len(read) and picked.looked_at * len(read) > _MOST_LOOKED_AT * done:
+        if done < len(read) and picked.looked_at * len(read) > most * done:
             return None
-    indices = picked.indices()
-    if indices is None:
-        return None
     if len(read) < len(pages):
         # The rows move up by the rows of the pages that were not read.
         skipped = ends[places] - np.cumsum(counts)
         chosen = chosen - skipped[ends[places].searchsorted(chosen, "right")]
-    return _pick_entries(named, codec, element, kind, form, indices[chosen])
+    indices = picked.indices(chosen)
+    if indices is None:
+        return None
+    most = _MOST_BYTES if memory_limit is None else min(memory_limit, _MOST_BYTES)
+    return _pick_entries(named, codec, element, kind, form, indices, most=most)
 
 
 class PickedPages:
     """The indices of consecutive pages: their runs are found page by page, and unpacked together.
 
-    All indices of a page are unpacked and compared with the size of the dictionary, however few are picked.
+    All indices of a page are compared with the size of the dictionary, however few are picked.
     """
 
     def __init__(self, entries: int) -> None:
         self._entries = entries
-        self._found: list[Int64s] = []
-        self._width = 0
-        # The bytes, the number of values and the runs of pages of one width that have not been unpacked.
-        self._data: list[bytes] = []
-        self._size = self._values = 0
-        self._firsts: list[int] = []
-        self._bits: list[int] = []
-        self._repeated: list[int] = []
+        # Consecutive pages of one width are together.
+        self._parts: list[RunValues] = []
         self.looked_at = 0
         """Runs that were looked at one by one."""
 
     def add(self, data: bytes, count: int) -> bool:
-        """Add the next page; False where it is not as writers make it, or repeats an index beyond the dictionary."""
+        """Add the next page; False where it is not as writers make it, or repeats an index beyond the
+        dictionary."""
         width = data[0] if data else -1
-        runs = find_runs(data, start=1, width=width, count=count, most_runs=_MOST_RUNS)
+        runs = find_runs(data, start=1, width=width, count=count, most_runs=MOST_RUNS)
         if runs is None or runs.most >= self._entries:
             return False
-        self.looked_at += runs.steps
-        if width != self._width:
-            self._unpack()
-            self._width = width
-        first, bit = self._values, self._size << 3
-        self._firsts.extend([first + at for at in runs.firsts] if first else runs.firsts)
-        self._bits.extend([bit + at for at in runs.bits] if bit else runs.bits)
-        self._repeated.extend(runs.values)
-        self._data.append(data)
-        self._size += len(data)
-        self._values += count
+        self.looked_at += len(runs.firsts)
+        if not self._parts or self._parts[-1].width != width:
+            self._parts.append(RunValues(width))
+        self._parts[-1].add(data, runs, count=count)
         return True
 
-    def _unpack(self) -> None:
-        if not self._data:
-            return
-        runs = Runs(self._firsts, self._bits, self._repeated, 0)
-        data = self._data[0] if len(self._data) == 1 else b"".join(self._data)
-        self._found.append(unpack_runs(data, runs, width=self._width, count=self._values))
-        self._data, self._firsts, self._bits, self._repeated = [], [], [], []
-        self._size = self._values = 0
+    def indices(self, chosen: Int64s) -> Ints | None:
+        """Return the indices of these rows, which ascend; None where any index of the pages is beyond the
+        dictionary."""
+        stops = np.cumsum([part.count for part in self._parts])
+        cuts = [0, *chosen.searchsorted(stops).tolist()]
+        found: list[Ints] = []
+        start = 0
+        for part, first, cut in zip(self._parts, cuts, cuts[1:], strict=False):
+            own = chosen[first:cut] - start if start else chosen[first:cut]
+            if len(own) * _LEAST_UNPACKED < part.count:
+                if not part.are_below(self._entries):
+                    return None
+                found.append(part.pick(own))
+            else:
+                unpacked = part.unpack()
+                if int(unpacked.max(initial=0)) >= self._entries:
+                    return None
+                found.append(unpacked if len(own) == part.count else unpacked[own])
+            start += part.count
+        return found[0] if len(found) == 1 else np.concatenate([_NONE, *found])
 
-    def indices(self) -> Int64s | None:
-        """Return all indices of the pages; None where one is beyond the dictionary."""
-        self._unpack()
-        found = np.concatenate(self._found) if len(self._found) != 1 else self._found[0]
-        return found if not len(found) or int(found.max()) < self._entries else None
+
+_NONE: Final[Int64s] = np.empty(0, np.int64)
+_LEAST_UNPACKED: Final = 8
+"""If fewer than one in this many indices is wanted, these are picked, and the others only compared."""

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from accel.decode.arrow import translate_errors
 from accel.decode.dictionary_decode import MOST_PICKED, read_picks
-from accel.decode.plain_pages import data_pages, form_of, is_plain, read_plain
+from accel.decode.plain_pages import DataPage, data_pages, form_of, is_plain, read_plain
 from accel.decode.trim import place_rows
 from accel.decode.units import Unit, Verified
-from accel.decode.verify import DictionaryFacts
+from accel.memory import pool
 from accel.planning.selection import RowSelection
 
 __all__ = ["direct_units", "read_directly"]
+
+
+Read: TypeAlias = "Callable[[Sequence[DataPage], RowSelection], pa.Array | None]"
+"""Reads rows of pages of one kind."""
 
 
 def direct_units(verified: Verified, units: Sequence[Unit], rows: RowSelection) -> Sequence[Unit]:
@@ -23,11 +30,11 @@ def direct_units(verified: Verified, units: Sequence[Unit], rows: RowSelection) 
 
     Where most rows are wanted of several units that pyarrow decodes fast, it decodes these from one file.
     """
-    if len(units) < _SEVERAL:
+    if len(units) < SEVERAL:
         return units
     wanted = rows.count * _FEW
     dense = {unit for unit in units if unit.num_rows < wanted and _is_light(verified, unit)}
-    return units if len(dense) < _SEVERAL else [unit for unit in units if unit not in dense]
+    return units if len(dense) < SEVERAL else [unit for unit in units if unit not in dense]
 
 
 def _is_light(verified: Verified, unit: Unit) -> bool:
@@ -36,12 +43,17 @@ def _is_light(verified: Verified, unit: Unit) -> bool:
     return named is not None and named.entries <= unit.num_rows <= MOST_PICKED
 
 
-_SEVERAL = 4
+SEVERAL = 4
 """The number of columns for which a file is worth opening."""
 _FEW = 2
 """If less than one in this many rows is wanted, picking them is faster in any case."""
-_RARE = 64
+_JOINED = 16 << 20
+"""Bytes of arrays up to which they are copied into one."""
+RARE = 64
 """If less than one in this many rows is wanted of many, picking them is faster than decoding all."""
+_MANY_PAGES = 16
+_LEAST_VALUES = 512
+"""With fewer values a page, what Python takes for each of many pages is more than pyarrow takes for all."""
 
 
 def read_directly(
@@ -69,39 +81,70 @@ def read_directly(
     if form is None:
         return None
     chunk, facts = verified.chunks[leaf.ordinal], verified.facts[leaf.ordinal]
-    encoded = bool(facts.encoded.all())
-    if encoded and (facts.dictionary is None or _are_many(unit, rows)):
+    named, encoded = facts.dictionary, facts.encoded.tolist()
+    if any(encoded) and (named is None or _are_many(unit, rows, mixed=not all(encoded))):
+        return None
+    if len(encoded) >= _MANY_PAGES and unit.num_rows < _LEAST_VALUES * len(encoded):
         return None
     pages = data_pages(chunk, facts)
-    if not encoded and not all(is_plain(page, form, optional=optional) for page in pages):
+    if not all(
+        coded or is_plain(page, form, optional=optional) for page, coded in zip(pages, encoded, strict=True)
+    ):
         return None
-    placed = place_rows(chunk, rows)
     with translate_errors(place=partial(verified.place, unit.leaves)):
-        if not encoded:
-            array = read_plain(pages, placed, kind=kind, form=form, optional=optional)
-        elif facts.dictionary is None or _exceeds(verified, facts.dictionary, rows):
-            array = None
-        else:
-            array = read_picks(
-                pages,
-                placed,
-                named=facts.dictionary,
+        placed = place_rows(chunk, rows)
+        pick = None
+        if named is not None:
+            pick = partial(
+                read_picks,
+                named=named,
                 codec=chunk.codec,
                 element=element,
                 kind=kind,
                 form=form,
                 optional=optional,
+                memory_limit=verified.memory_limit,
             )
+        plain = partial(read_plain, kind=kind, form=form, optional=optional)
+        array = _read_stretches(pages, encoded, placed, pick, plain)
     if array is None and left is not None:
         left.append(leaf.ordinal)
-    return None if array is None else pa.chunked_array([array])
+    return array
 
 
-def _are_many(unit: Unit, rows: RowSelection) -> bool:
-    return unit.num_rows > MOST_PICKED and rows.count * _RARE > unit.num_rows
+def _read_stretches(
+    pages: Sequence[DataPage],
+    encoded: Sequence[bool],
+    rows: RowSelection,
+    pick: Read | None,
+    plain: Read,
+) -> pa.ChunkedArray | None:
+    """Return rows of pages that follow each other; None where one cannot be read.
+
+    Writers encode the first pages by a dictionary, and once it is full the others plainly.
+    """
+    arrays: list[pa.Array] = []
+    start = 0
+    for coded, group in itertools.groupby(zip(encoded, pages, strict=True), key=itemgetter(0)):
+        some = [page for _, page in group]
+        stop = start + sum(page.num_values for page in some)
+        own = rows
+        if len(some) < len(pages):
+            part = rows.within(start, stop)
+            own = RowSelection(part.starts - start, part.stops - start)
+        start = stop
+        read = pick if coded else plain
+        if own:
+            array = None if read is None else read(some, own)
+            if array is None:
+                return None
+            arrays.append(array)
+    if len(arrays) > 1 and sum(array.nbytes for array in arrays) <= _JOINED:
+        arrays = [pa.concat_arrays(arrays, memory_pool=pool())]
+    return pa.chunked_array(arrays)
 
 
-def _exceeds(verified: Verified, named: DictionaryFacts, rows: RowSelection) -> bool:
-    """Return whether the texts of these rows may take more than the memory limit."""
-    limit = verified.memory_limit
-    return limit is not None and named.longest * rows.count > limit
+def _are_many(unit: Unit, rows: RowSelection, *, mixed: bool) -> bool:
+    """Return whether so many rows are wanted that pyarrow decodes the dictionary-encoded pages faster; where
+    they are `mixed` with PLAIN pages, it would decode those as well."""
+    return unit.num_rows > MOST_PICKED and rows.count * (_FEW if mixed else RARE) > unit.num_rows

@@ -1,9 +1,9 @@
 """Composite extension types: those around several leaves, or around a dictionary.
 
-pyarrow cannot make such an array of some of its leaves, which are read one by one where their pages do not align. Reading
-no rows of an extension type over a dictionary, as at the end of a read in batches, ends the process. So pyarrow receives
-an Arrow schema with their storage types, and `accel.decode.nested` adds the extension types to what it decodes. Extension
-types around one leaf stay in the schema.
+pyarrow cannot make such an array of some of its leaves, which are read one by one where their pages do not
+align. Reading no rows of an extension type over a dictionary, as at the end of a read in batches, ends the
+process. So pyarrow receives an Arrow schema with their storage types, and `accel.decode.nested` adds the
+extension types to what it decodes. Extension types around one leaf stay in the schema.
 """
 
 from __future__ import annotations

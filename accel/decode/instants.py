@@ -1,7 +1,8 @@
 """INT96 timestamps, a time of day and a Julian day, are compared with what pyarrow makes of them.
 
-They reach beyond the years that 64 bits can represent, where pyarrow wraps around: in nanoseconds, Spark's 9999-12-31 would
-become a day of 1816. So a column is also decoded to the 12 bytes that are stored, and the timestamps are compared with these.
+They reach beyond the years that 64 bits can represent, where pyarrow wraps around: in nanoseconds, Spark's
+9999-12-31 would become a day of 1816. So a column is also decoded to the 12 bytes that are stored, and the
+timestamps are compared with these.
 
 Source: parquet-format `parquet.thrift` (Type.INT96).
 """
@@ -32,10 +33,13 @@ _EPOCH: Final = 2_440_588
 _PER_DAY: Final = {"ns": 86_400_000_000_000, "us": 86_400_000_000}
 _NANOS: Final = {"ns": 1, "us": 1_000}
 _BEYOND: Final = 2.0**63 + 2.0**32
-"""Larger numbers do not fit in 64 bits, however a float was rounded; smaller ones change their sign where they wrap."""
+"""Larger numbers do not fit in 64 bits, however a float was rounded; smaller ones change their sign where
+they wrap."""
 _WAYS_OUT: Final = {
-    "ns": 'read INT96 as microseconds with Options(int96_unit="us"), or leave the column out with columns=',
-    "us": "leave the column out with columns=",
+    "ns": (
+        'read INT96 as microseconds with `Options(int96_unit="us")`, or leave the column out with `columns=`'
+    ),
+    "us": "leave the column out with `columns=`",
 }
 _NOTHING: Final[Mapping[str, bytes]] = {}
 _TYPE, _TYPE_LENGTH, _REPETITION, _NAME, _FIELD_ID = 1, 2, 3, 4, 9
@@ -112,8 +116,9 @@ def _refuse(wrong: npt.NDArray[np.bool_], wrapped: npt.NDArray[np.bool_], found:
             f"{moment}, stored as INT96, does not fit in timestamp[{unit}]", hint=_WAYS_OUT[unit]
         )
     raise SchemaMismatchError(
-        f"{moment}, stored as INT96 with {time} nanoseconds of the day, would be read as another timestamp[{unit}]",
-        hint='read INT96 as nanoseconds with Options(int96_unit="ns")',
+        f"{moment}, stored as INT96 with {time} nanoseconds of the day, would be read as another "
+        f"timestamp[{unit}]",
+        hint='read INT96 as nanoseconds with `Options(int96_unit="ns")`',
     )
 
 

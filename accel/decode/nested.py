@@ -1,7 +1,8 @@
 """Nested columns are built from leaves that were decoded one by one.
 
-Each leaf is decoded to its own chain of lists and structs. In a valid file the chains of one field agree wherever they
-share an ancestor, so the offsets and validity come from the first leaf, and the values from every leaf.
+Each leaf is decoded to its own chain of lists and structs. In a valid file the chains of one field agree
+wherever they share an ancestor, so the offsets and validity come from the first leaf, and the values from
+every leaf.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ def merge_leaves(arrays: Sequence[pa.Array], target: pa.DataType) -> pa.Array:
 def count_levels(array: pa.Array) -> Int64s | None:
     """Return how many level values each row of a leaf's array has; None where each has one.
 
-    A null or empty list has one. So the counts of a page's rows add up to its number of values, which shows whether it
-    has the rows that the offset index says.
+    A null or empty list has one. So the counts of a page's rows add up to its number of values, which shows
+    whether it has the rows that the offset index says.
     """
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
@@ -212,15 +213,16 @@ def check_levels(chunk: ChunkPages, array: pa.ChunkedArray, *, page_values: Int6
     wrong = np.add.reduceat(counts, opens) != page_values
     if bool(wrong.any()):
         raise PageIndexMismatchError(
-            f"data page {int(np.flatnonzero(wrong)[0])} of those read does not hold the rows that the offset index says"
+            f"data page {int(np.flatnonzero(wrong)[0])} of those read does not hold the rows that the offset "
+            "index says"
         )
 
 
 class Siblings:
     """Compares the lists of leaves of one field, in all rows that are decoded of both.
 
-    `merge_leaves` compares them in the rows that are wanted, which may look right where earlier rows of their pages do
-    not.
+    `merge_leaves` compares them in the rows that are wanted, which may look right where earlier rows of their
+    pages do not.
 
     Parameters
     ----------
@@ -303,7 +305,8 @@ def _cut(levels: Sequence[Int64s], chunk: ChunkPages, rows: RowSelection) -> lis
 def weigh_lists(
     verified: Verified, steps: Mapping[Unit, int], *, plan: SplicePlan, data: pa.Buffer
 ) -> dict[Unit, int]:
-    """Return the units that still have to be decoded in steps after the texts in their lists have been measured.
+    """Return the units that still have to be decoded in steps after the texts in their lists have been
+    measured.
 
     Parameters
     ----------
@@ -349,17 +352,23 @@ def _weigh(verified: Verified, leaf: int, plan: SplicePlan, data: pa.Buffer, lim
         raise MemoryLimitError(
             f"the column decodes to more than {limit} bytes",
             place=place(),
-            hint="raise options.memory_limit",
+            hint="raise `options.memory_limit`",
         )
     return size
 
 
 def _is_coded(reader: ParquetReader, column: int) -> bool:
     """Return whether a column's values, in any lists, are decoded to dictionary indices."""
-    kind = reader.read_row_groups([], [column], use_threads=False).schema.field(0).type
-    while kind.num_fields == 1:
-        kind = kind.field(0).type
-    return bool(pa.types.is_dictionary(kind))
+    leaves, pending = [], list(reversed(reader.schema_arrow.types))
+    while pending:
+        kind = pending.pop()
+        while isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        if kind.num_fields:
+            pending += [kind.field(at).type for at in reversed(range(kind.num_fields))]
+        else:
+            leaves.append(kind)
+    return bool(pa.types.is_dictionary(leaves[column]))
 
 
 def _innermost(array: pa.Array) -> pa.Array:

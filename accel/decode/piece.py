@@ -1,9 +1,11 @@
-"""One fetched piece of a task becomes record batches: its pages are decoded, filtered and conformed to the schema."""
+"""One fetched piece of a task becomes record batches: its pages are decoded, filtered and conformed to the
+schema."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +14,7 @@ from accel import kernels
 from accel.arrays import Bools, bools, from_numpy, mask, repeat_scalar
 from accel.decode.arrow import schema_of
 from accel.decode.chunks import ChunkPages, LeafBytes, narrow_leaf
-from accel.decode.columns import decode_columns
+from accel.decode.columns import StoredRowGroup, decode_columns
 from accel.decode.dictionary_arrays import Values, is_indexed, look_up
 from accel.decode.pool import release_now_and_then
 from accel.decode.trim import holds_views, is_view, take_views
@@ -20,7 +22,7 @@ from accel.errors import AccelError, MemoryLimitError, refuse_unforeseen
 from accel.planning.pages import Piece
 from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
-from accel.planning.task import ScanTask
+from accel.planning.task import ScanTask, TaskFile
 
 __all__ = [
     "decode_piece",
@@ -30,9 +32,9 @@ __all__ = [
     "match_rows",
 ]
 
-# Decoded bytes of columns that the filter does not use, up to which they are decoded along with the filter's: each call of
-# the decoder has a fixed cost.
-_LEAST_LATE_BYTES = 64 << 10
+# Decoded bytes of columns that the filter does not use, up to which they are decoded along with the filter's:
+# each call of the decoder has a fixed cost.
+LEAST_LATE_BYTES = 64 << 10
 # Bytes of a piece before which unused memory may be returned.
 _LARGE = 4 << 20
 
@@ -45,7 +47,6 @@ def decode_piece(
     batch_rows: int,
     memory_limit: int,
     verify_checksums: bool = True,
-    found: list[RowSelection] | None = None,
     left: list[int] | None = None,
 ) -> list[pa.RecordBatch]:
     """Decode and filter a piece.
@@ -60,8 +61,6 @@ def decode_piece(
         The bytes that a page may decode to.
     verify_checksums : bool
         Whether pages that have a checksum are compared with it.
-    found : list, optional
-        Receives the rows that match, where they are few.
     left : list of int, optional
         Receives the leaves that a direct decoder left to pyarrow.
 
@@ -73,9 +72,8 @@ def decode_piece(
     if piece.held_bytes > _LARGE:
         release_now_and_then(piece.held_bytes)
     with _errors_of(task):
-        columns, num_rows = _Decoder(task, piece, fetched, memory_limit, verify_checksums, left).matching(
-            found
-        )
+        decoder = _Decoder(task, piece, fetched, memory_limit, verify_checksums, left)
+        columns, num_rows = decoder.matching()
         return (
             make_batches(task, columns, num_rows, batch_rows, memory_limit=memory_limit) if num_rows else []
         )
@@ -129,42 +127,54 @@ class _Decoder:
         self._left = left
         self._kinds: dict[str, pa.DataType] = {}
 
-    def matching(self, found: list[RowSelection] | None) -> tuple[dict[str, pa.Array], int]:
+    def matching(self) -> tuple[dict[str, pa.Array], int]:
         """Return the result's columns at the rows that match, and the number of these rows.
 
-        Where the filter decides on every row, its columns are decoded once and serve the result as well. The other
-        columns are decoded along with them, or later from the pages that hold a row that matches.
+        Where the filter decides on every row, its columns are decoded once and serve the result as well. The
+        other columns are decoded along with them, or later from the pages that hold a row that matches.
         """
         query, piece = self._task.file.query, self._piece
-        if piece.sure:
+        if piece.certain:
             rows = self.match()
-            if found is not None and rows is not piece.sure:
-                found.append(rows)
-            return (self.decode(query.output_leaves, rows) if rows else {}), rows.count
+            return (self._numbered(self.decode(query.output_leaves, rows), rows) if rows else {}), rows.count
         late = self.late_leaves()
         leaves = query.filter_leaves if late else sorted({*query.filter_leaves, *query.output_leaves})
         columns = self.decode(leaves, piece.rows, values=Values.INDEXED)
         matches = match_rows(self._task, columns, piece.rows.count)
         matched = int(np.count_nonzero(matches))
-        if found is not None and (late or _is_selective(len(matches), matched)):
-            found.append(piece.rows.refine(matches))
         if not matched:
             return {}, 0
-        fresh = self.decode(late, piece.rows.refine(matches), values=Values.INDEXED) if late else {}
+        refined = piece.rows.refine(matches)
+        fresh = self.decode(late, refined, values=Values.INDEXED) if late else {}
         columns = {f.name: columns[f.name] for f in query.output if f.name in columns and f.name not in fresh}
         if matched < len(matches):
             packed = bools(matches)
             columns = {name: filter_rows(array, packed) for name, array in columns.items()}
-        return self._look_up({**columns, **fresh}), matched
+        return self._numbered(self._look_up({**columns, **fresh}), refined), matched
+
+    def _numbered(self, columns: dict[str, pa.Array], rows: RowSelection) -> dict[str, pa.Array]:
+        """Return the columns, with the numbers of these rows in the file where the result has them."""
+        name = self._task.file.question.row_number
+        if name is None or self._task.file.query.output.get_field_index(name) < 0:
+            return columns
+        if 8 * rows.count > self._memory_limit:
+            raise MemoryLimitError(
+                f"the numbers of {rows.count} rows", place=f"row group {self._task.row_group}"
+            )
+        numbers = from_numpy(self._task.first_row + rows.row_numbers())
+        if name in columns:
+            # The file has numbers of its own, of rows that were moved into it.
+            numbers = kernels.fill_null(columns[name], numbers)
+        return {**columns, name: numbers}
 
     def match(self) -> RowSelection:
         """Return the rows that match without a filter, and those of the others that the filter accepts."""
         piece = self._piece
-        maybe = piece.rows.without(piece.sure, self._task.num_rows)
+        maybe = piece.rows.without(piece.certain, self._task.num_rows)
         if not maybe:
-            return piece.sure
+            return piece.certain
         columns = self.decode(self._task.file.query.filter_leaves, maybe, values=Values.INDEXED)
-        return piece.sure.union(maybe.refine(match_rows(self._task, columns, maybe.count)))
+        return piece.certain.union(maybe.refine(match_rows(self._task, columns, maybe.count)))
 
     def decode(
         self, leaves: Sequence[int], rows: RowSelection, *, values: Values = Values.DECODED
@@ -175,18 +185,19 @@ class _Decoder:
         file = self._task.file
         schema = schema_of(file, leaves)
         arrays = decode_columns(
-            file.schema,
-            file.key_value,
-            chunks={leaf: self._chunk(leaf, rows) for leaf in leaves},
+            StoredRowGroup(
+                file.id.path,
+                self._task.row_group,
+                file.schema,
+                file.key_value,
+                file.created_by,
+                file.int96_unit,
+            ),
+            {leaf: self._chunk(leaf, rows) for leaf in leaves},
             rows=rows,
             arrow_schema=schema,
-            leaves=leaves,
-            path=file.id.path,
-            row_group=self._task.row_group,
             values=values,
             memory_limit=self._memory_limit,
-            created_by=file.created_by,
-            int96_unit=file.int96_unit,
             verify_checksums=self._verify_checksums,
             left=self._left,
         )
@@ -214,7 +225,7 @@ class _Decoder:
         differ = set(query.output_leaves).symmetric_difference(query.filter_leaves)
         fresh = {leaves[leaf].path[0] for leaf in differ}
         late = [leaf for leaf in query.output_leaves if leaves[leaf].path[0] in fresh]
-        return late if sum(self._parts[leaf].decoded_bytes for leaf in late) > _LEAST_LATE_BYTES else []
+        return late if sum(self._parts[leaf].decoded_bytes for leaf in late) > LEAST_LATE_BYTES else []
 
     def _chunk(self, leaf: int, rows: RowSelection) -> ChunkPages:
         """Return the pages of a leaf that hold the rows."""
@@ -238,12 +249,6 @@ class _Decoder:
         )
 
 
-def _is_selective(tested: int, matched: int) -> bool:
-    from accel.planning.predicate_cache import is_selective
-
-    return is_selective(tested, matched)
-
-
 # Bytes of a batch that shares the columns of another one.
 _BATCH_BYTES = 128
 
@@ -255,11 +260,32 @@ def match_rows(task: ScanTask, columns: Mapping[str, pa.Array], num_rows: int) -
     query = task.file.query
     if query.bound is None:
         return np.ones(num_rows, bool)
-    arrays = {path: _pick(columns[path[0]], path[1:]) for path in query.filter_paths}
+    columns = _coalesced(columns, query)
+    own = [path for path in query.filter_paths if path not in query.filled]
+    arrays = {path: _pick(columns[path[0]], path[1:]) for path in own}
+    for path, (above, kind) in query.filled.items():
+        # Of the struct there is nothing but its nulls.
+        struct = _pick(columns[above[0]], above[1:])
+        arrays[path] = _pick(_conformed(struct, above, kind, file=task.file), path[-1:])
     for path, kind in query.conformed.items():
-        arrays[path] = _conformed(arrays[path], pa.field(".".join(path), kind), task.file.url)
+        arrays[path] = _conformed(arrays[path], path, kind, file=task.file)
     arrays.update((path, repeat_scalar(value, num_rows)) for path, value in query.constants.items())
     return evaluate(query.bound, arrays, num_rows)
+
+
+def _coalesced(columns: Mapping[str, pa.Array], query: FileQuery) -> Mapping[str, pa.Array]:
+    """Return the columns, of which those whose nulls stand for a value have that."""
+    filled = {
+        name: kernels.fill_null(_plain(columns[name]), value)
+        for name, value in query.coalesced.items()
+        if name in columns and value.is_valid
+    }
+    return {**columns, **filled} if filled else columns
+
+
+def _plain(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return values in place of dictionary indices."""
+    return array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array
 
 
 def _pick(array: pa.Array | pa.ChunkedArray, path: tuple[str, ...]) -> pa.Array | pa.ChunkedArray:
@@ -299,7 +325,8 @@ def make_batches(
     fields = [field for field in schema if field.name not in constants]
     if not fields:
         return _constant_batches(query, num_rows, batch_rows, memory_limit)
-    arrays = [_conformed(columns[field.name], field, task.file.url) for field in fields]
+    columns = _coalesced(columns, query)
+    arrays = [_conformed(columns[field.name], (field.name,), field.type, file=task.file) for field in fields]
     own = schema if len(fields) == len(schema) else pa.schema(fields)
     if any(isinstance(a, pa.ChunkedArray) for a in arrays):
         table = pa.Table.from_arrays(arrays, schema=own)
@@ -328,13 +355,14 @@ def _with_constants(batches: list[pa.RecordBatch], query: FileQuery) -> list[pa.
 def _constant_batches(
     query: FileQuery, num_rows: int, batch_rows: int, memory_limit: int
 ) -> list[pa.RecordBatch]:
-    """Return batches of constants or of no column: the same one repeated, because only the footer limits their number."""
+    """Return batches of constants or of no column: the same one repeated, because only the footer limits
+    their number."""
     whole, rest = divmod(num_rows, batch_rows)
     if whole * _BATCH_BYTES > memory_limit:
         raise MemoryLimitError(
             f"a row group of {num_rows} rows, of which no column is read",
             place=f"batches of {batch_rows} rows",
-            hint="count_rows answers how many there are",
+            hint="`count_rows` answers how many there are",
         )
     longest = min(num_rows, batch_rows)
     if len(query.output) == 0:
@@ -347,15 +375,20 @@ def _constant_batches(
     return [batch] * whole + ([batch.slice(0, rest)] if rest else [])
 
 
-def _conformed(array: pa.Array | pa.ChunkedArray, field: pa.Field, url: str) -> pa.Array | pa.ChunkedArray:
-    if array.type.equals(field.type):
+def _conformed(
+    array: pa.Array | pa.ChunkedArray, path: Sequence[str], kind: pa.DataType, *, file: TaskFile
+) -> pa.Array | pa.ChunkedArray:
+    if array.type.equals(kind):
         return array
     from accel.planning.conform import conform_array
 
+    defaults = file.question.evolution.defaults
+    for name in path:
+        defaults = defaults.below(name)
+    conform = partial(conform_array, to=kind, url=file.url, name=".".join(path), defaults=defaults)
     if not isinstance(array, pa.ChunkedArray):
-        return conform_array(array, field.type, url=url, name=field.name)
-    parts = [conform_array(chunk, field.type, url=url, name=field.name) for chunk in array.chunks]
-    return pa.chunked_array(parts, field.type)
+        return conform(array)
+    return pa.chunked_array([conform(chunk) for chunk in array.chunks], kind)
 
 
 def _empty_columns(num_rows: int) -> pa.RecordBatch:

@@ -19,15 +19,13 @@ import pyarrow as pa
 from accel.arrays import WIDE_TEXTS, Int64s
 from accel.decode.chunks import ChunkPages
 from accel.decode.codecs import Bytes, check_crc, decompress
-from accel.decode.verify import PageFacts
+from accel.decode.verify import DictionaryFacts, PageFacts
 from accel.format.model import Codec, Encoding, PageType, Physical, SchemaElement
-from accel.format.page_header import parse_page_header
 from accel.format.runs import find_runs
 from accel.format.schema import time_unit
 from accel.format.thrift import encode_varint
 from accel.memory import allocate
 from accel.planning.selection import RowSelection
-from accel.ranges import Buffer
 
 __all__ = [
     "DataPage",
@@ -60,7 +58,8 @@ class DataPage(NamedTuple):
     """-1 where the header does not say."""
     encoding: int
     level_bytes: int
-    """The bytes of a v2 page's definition levels, which are not compressed; -1 where it has repetition levels too."""
+    """The bytes of a v2 page's definition levels, which are not compressed; -1 where it has repetition levels
+    too."""
     level_encoding: int
     crc: int
     """Unsigned; -1 and 0 stand for no checksum."""
@@ -71,27 +70,17 @@ def data_pages(chunk: ChunkPages, facts: PageFacts) -> list[DataPage]:
     pages: list[DataPage] = []
     for buffer, table in zip(chunk.buffers, facts.tables, strict=True):
         view = memoryview(buffer)
-        kinds = table.type.tolist()
-        compressed, levels = table.is_compressed.tolist(), table.level_bytes.tolist()
-        bodies = zip(table.body.tolist(), table.end.tolist(), strict=True)
-        definitions = zip(levels, table.definition_bytes.tolist(), strict=True)
-        columns = (
-            [view[start:end] for start, end in bodies],
-            [chunk.codec if packed else Codec.UNCOMPRESSED for packed in compressed],
-            [kind == _V2 for kind in kinds],
-            table.uncompressed.tolist(),
-            table.num_values.tolist(),
-            table.num_nulls.tolist(),
-            table.encoding.tolist(),
-            [some if some == of_depth else -1 for some, of_depth in definitions],
-            table.level_encoding.tolist(),
-            table.crc.tolist(),
-        )
-        found = map(DataPage._make, zip(*columns, strict=True))
-        if set(kinds) <= _DATA:
-            pages.extend(found)
-        else:
-            pages.extend(page for page, kind in zip(found, kinds, strict=True) if kind in _DATA)
+        for _, body, end, size, crc, values, kind, _, nulls, encoding, levels, of_depth, packed, how in zip(
+            *[column.tolist() for column in table], strict=True
+        ):
+            if kind in _DATA:
+                codec = chunk.codec if packed else Codec.UNCOMPRESSED
+                depth = levels if levels == of_depth else -1
+                pages.append(
+                    DataPage(
+                        view[body:end], codec, kind == _V2, size, values, nulls, encoding, depth, how, crc
+                    )
+                )
     return pages
 
 
@@ -102,7 +91,8 @@ _DATA: Final = frozenset({int(PageType.DATA_PAGE), _V2})
 def _plain_size(page: DataPage, *, optional: bool) -> int:
     """Return the bytes of a page's values by its header; -1 where they are not PLAIN, or some are null.
 
-    The header of a v1 page of an optional column does not say whether some are null. The result holds if none is.
+    The header of a v1 page of an optional column does not say whether some are null. The result holds if none
+    is.
     """
     if page.encoding != Encoding.PLAIN or page.num_nulls > 0:
         return -1
@@ -116,7 +106,8 @@ def _plain_size(page: DataPage, *, optional: bool) -> int:
 
 
 def value_bytes(pages: Iterable[DataPage], *, optional: bool) -> Iterator[Bytes | None]:
-    """Yield the bytes of each page's values, whatever their encoding; None where some are null, or it does not decode.
+    """Yield the bytes of each page's values, whatever their encoding; None where some are null, or it does
+    not decode.
 
     pyarrow then reads the page, and reports what is wrong with it.
 
@@ -151,13 +142,15 @@ def _value_bytes(page: DataPage, optional: bool) -> Bytes | None:
 
 @lru_cache(64)
 def _present_levels(count: int) -> bytes:
-    """Return the levels of a v1 page without nulls as writers make them: their length, then one run of ones."""
+    """Return the levels of a v1 page without nulls as writers make them: their length, then one run of
+    ones."""
     run = encode_varint(count << 1) + b"\x01"
     return len(run).to_bytes(4, "little") + run
 
 
 def _all_present(levels: memoryview, count: int) -> bool:
-    """Return whether definition levels of one bit, in RLE runs, are those of `count` values without a null."""
+    """Return whether definition levels of one bit, in RLE runs, are those of `count` values without a
+    null."""
     runs = find_runs(levels.tobytes(), start=0, width=1, count=count, most_runs=_MOST_RUNS)
     # Bit-packed levels mostly have nulls.
     return runs is not None and min(runs.values, default=1) == 1
@@ -218,7 +211,8 @@ _COPY_8: Final = Form(Shape.COPIED, 8, 8)
 
 
 def form_of(kind: pa.DataType, element: SchemaElement) -> Form | None:
-    """Return how PLAIN values of a column become an array of its Arrow type; None where pyarrow has to read them."""
+    """Return how PLAIN values of a column become an array of its Arrow type; None where pyarrow has to read
+    them."""
     number, physical = kind.id, element.physical
     if physical is Physical.BYTE_ARRAY:
         return _TEXT if number in _TEXTS else None
@@ -334,7 +328,8 @@ def read_plain(
     ends = np.array([page.num_values for page in pages]).cumsum()
     low, high = int(rows.starts[0]), int(rows.stops[-1])
     if len(rows.starts) == 1:
-        # The pages of one range are adjacent: all of it is decoded, and the ends are cut off if they are short.
+        # The pages of one range are adjacent: all of it is decoded, and the ends are cut off if they are
+        # short.
         first, stop = int(ends.searchsorted(low, "right")), int(ends.searchsorted(high, "left")) + 1
         before = int(ends[first - 1]) if first else 0
         pages, ends = pages[first:stop], ends[first:stop] - before
@@ -371,9 +366,9 @@ _LEAST_SHARE = 2
 
 
 def read_entries(
-    page: Buffer, codec: int, *, kind: pa.DataType, form: Form, chosen: Ints | None = None
+    named: DictionaryFacts, codec: int, *, kind: pa.DataType, form: Form, chosen: Ints | None = None
 ) -> pa.Array | None:
-    """Return the entries of a dictionary page (header included), all or those with the `chosen` numbers.
+    """Return the entries of a dictionary, all or those with the `chosen` numbers.
 
     The result is None where the values do not have this form.
 
@@ -382,7 +377,7 @@ def read_entries(
     ParquetFormatError
         The checksum does not match.
     """
-    header = parse_page_header(page)
+    header = named.header
     count, size = header.num_values, header.uncompressed_size
     texts = form.shape is Shape.TEXT
     width = form.width if not texts else size // count if count else _PREFIX
@@ -392,7 +387,7 @@ def read_entries(
     sink = (_Texts if texts else _Values)(kind, form, [num_chosen], [width])
     if not sink.fits:
         return None
-    body = memoryview(page)[header.header_length :][: header.compressed_size]
+    body = memoryview(named.page)[header.header_length :][: header.compressed_size]
     check_crc(body, header.crc)
     raw = decompress(body, codec, size=size)
     if raw is None or (texts and not _is_uniform(raw, width)):

@@ -13,7 +13,8 @@ import pyarrow as pa
 from cachetools import LRUCache
 
 from accel.memory import choose_pool, pool, unused_of
-from accel.store.threads import Threads
+from accel.runtime.forks import lock_over_forks
+from accel.runtime.threads import Threads
 
 __all__ = ["DecodePool", "release_now_and_then"]
 
@@ -39,7 +40,8 @@ class DecodePool:
     def shared(cls, threads: int = 0) -> DecodePool:
         """Return the process's pool of that many threads, which nobody closes.
 
-        Its threads end with the process, or once the pool is unused and pools of other sizes have taken its place.
+        Its threads end with the process, or once the pool is unused and pools of other sizes have taken its
+        place.
         """
         # A scan begins here, and the allocator may have been chosen anew.
         choose_pool()
@@ -61,11 +63,11 @@ class DecodePool:
         return await self._threads.run(fn, *args, **kwargs)
 
     def begin(self, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
-        """See `Threads.begin`."""
+        """Start the call that `run` awaits, and return its future; see `Threads.begin`."""
         return self._threads.begin(fn, *args, **kwargs)
 
     def close(self) -> None:
-        """See `Threads.close`."""
+        """Drop calls that have not begun, and wait for the others; see `Threads.close`."""
         self._threads.close()
 
     def __enter__(self) -> Self:
@@ -78,36 +80,37 @@ class DecodePool:
 def release_now_and_then(nbytes: int) -> None:
     """Return memory that Arrow's allocator keeps unused to the system, if it may be much.
 
-    This is not done for each piece: memory that was returned comes back as fresh pages of the system, which cost more
-    than decoding into them.
+    This is not done for each piece: memory that was returned comes back as fresh pages of the system, which
+    cost more than decoding into them.
 
     Parameters
     ----------
     nbytes : int
         The bytes that this thread is about to decode.
     """
-    total = getattr(_decoded, "nbytes", 0) + nbytes
+    total = getattr(decoded, "nbytes", 0) + nbytes
     if total >= _LOOK_EVERY:
         total = 0
-        if _slack.is_much():
+        if slack.is_much():
             (pool() or pa.default_memory_pool()).release_unused()
-            _slack.settle()
-    _decoded.nbytes = total
+            slack.settle()
+    decoded.nbytes = total
 
 
-class _Slack:
+class Slack:
     """Estimates how much memory the allocator keeps unused.
 
-    It is the resident memory beyond what Arrow has in use, minus the least that this has been: the interpreter, the
-    libraries and the caller take that much.
+    It is the resident memory beyond what Arrow has in use, minus the least that this has been: the
+    interpreter, the libraries and the caller take that much.
     """
 
     def __init__(self) -> None:
         self._least: int | None = None
 
     def is_much(self) -> bool:
-        """Return whether the allocator seems to keep too much; True where the system reports no resident memory."""
-        beside = _beside_arrow()
+        """Return whether the allocator seems to keep too much; True where the system reports no resident
+        memory."""
+        beside = beside_arrow()
         if beside is None:
             return True
         if self._least is None or beside < self._least:
@@ -116,12 +119,12 @@ class _Slack:
 
     def settle(self) -> None:
         """Note after a release that memory which is still resident belongs to somebody else."""
-        beside = _beside_arrow()
+        beside = beside_arrow()
         if beside is not None and self._least is not None:
             self._least = max(self._least, beside - _MOST_UNUSED)
 
 
-def _beside_arrow() -> int | None:
+def beside_arrow() -> int | None:
     try:
         with open("/proc/self/statm", "rb") as file:
             resident = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -135,13 +138,13 @@ _PATIENCE = 10.0
 # Bytes that a thread decodes between two looks at the resident memory.
 _LOOK_EVERY = 128 << 20
 _MOST_UNUSED = 128 << 20
-_decoded = threading.local()
-_slack = _Slack()
+decoded = threading.local()
+slack = Slack()
 # Pools that stay while nobody uses them, because the next scan will.
 _MOST_SHARED = 8
 _recent: LRUCache[tuple[int, int], DecodePool] = LRUCache(_MOST_SHARED)
 _alive: weakref.WeakValueDictionary[tuple[int, int], DecodePool] = weakref.WeakValueDictionary()
-_shared_lock = threading.Lock()
+_shared_lock = lock_over_forks()
 
 
 def _count_cores() -> int:

@@ -1,7 +1,7 @@
 """Pages that are rewritten before pyarrow reads them: decompressed, without a checksum, or left out.
 
-pyarrow decompresses each page by its own library. Where there is a faster one, the pages are decompressed into the spliced
-file instead of being copied into it, and the file says that they are not compressed.
+pyarrow decompresses each page by its own library. Where there is a faster one, the pages are decompressed
+into the spliced file instead of being copied into it, and the file says that they are not compressed.
 
 Source: parquet-format `parquet.thrift` (PageHeader, DataPageHeaderV2).
 """
@@ -22,6 +22,7 @@ from accel.decode.splice import SplicedChunk
 from accel.decode.verify import IS_DATA, PageFacts, verify_chunk
 from accel.errors import ParquetFormatError
 from accel.format.model import Codec, Leaf, PageTable, PageType, SchemaElement
+from accel.format.page_header import walk_pages
 from accel.format.thrift import I32, encode_varint, read_struct, write_struct
 from accel.ranges import Buffer
 
@@ -31,7 +32,7 @@ __all__ = [
     "verify_readable",
 ]
 
-_LEAST_PAGE: Final = 16 << 10
+LEAST_PAGE: Final = 16 << 10
 """Average decompressed bytes of a page below which rewriting the headers costs what is saved."""
 _MOST_BYTES: Final = 64 << 20
 """Decompressed bytes of a chunk that may be in memory at once."""
@@ -63,7 +64,8 @@ class CompressedBody:
 
 
 def uncompressed_chunk(chunk: ChunkPages, facts: PageFacts, *, indexed: bool) -> SplicedChunk | None:
-    """Return a chunk whose pages are decompressed as they are spliced; None where it is spliced as it is stored.
+    """Return a chunk whose pages are decompressed as they are spliced; None where it is spliced as it is
+    stored.
 
     Parameters
     ----------
@@ -72,7 +74,7 @@ def uncompressed_chunk(chunk: ChunkPages, facts: PageFacts, *, indexed: bool) ->
     """
     named = facts.dictionary if indexed else None
     size = facts.uncompressed - (0 if named is None else named.uncompressed)
-    if chunk.codec != Codec.SNAPPY or not _LEAST_PAGE * len(facts.page_values) <= size <= _MOST_BYTES:
+    if chunk.codec != Codec.SNAPPY or not LEAST_PAGE * len(facts.page_values) <= size <= _MOST_BYTES:
         return None
     unpack = fast_snappy(size)
     if unpack is None:
@@ -80,7 +82,8 @@ def uncompressed_chunk(chunk: ChunkPages, facts: PageFacts, *, indexed: bool) ->
     parts: list[Buffer | CompressedBody] = []
     if named is not None:
         parts.append(number_page(named.entries, Codec.UNCOMPRESSED))
-    elif chunk.dictionary is not None and (table := facts.separate_dictionary) is not None:
+    elif chunk.dictionary is not None:
+        table = walk_pages(chunk.dictionary, max_pages=1)
         if not _sums_hold(chunk.dictionary, table):
             return None
         parts.extend(_uncompressed(chunk.dictionary, table, unpack))
@@ -171,7 +174,7 @@ def verify_readable(
     readable = _without_checksums(chunk, facts, verify=verify_checksums)
     if readable is not chunk:
         chunk, facts = readable, verify(readable)
-    if facts.page_values.all():
+    if 0 not in facts.page_values.tolist():
         return chunk, facts
     chunk = _without_empty_pages(chunk, facts)
     return chunk, verify(chunk)
@@ -202,8 +205,9 @@ def _filled(buffer: Buffer, table: PageTable) -> Buffer:
 def _without_checksums(chunk: ChunkPages, facts: PageFacts, *, verify: bool) -> ChunkPages:
     """Return the chunk without the checksums that pyarrow is not to verify: those of 0, or all of them."""
     dictionary = chunk.dictionary
-    if dictionary is not None and facts.separate_dictionary is not None:
-        dictionary = _strip(dictionary, facts.separate_dictionary, verify)
+    head = facts.separate_dictionary
+    if dictionary is not None and head is not None and head.crc is not None:
+        dictionary = _strip(dictionary, walk_pages(dictionary, max_pages=1), verify)
     pages = zip(chunk.buffers, facts.tables, strict=True)
     buffers = tuple(_strip(buffer, table, verify) for buffer, table in pages)
     unchanged = dictionary is chunk.dictionary and all(map(operator.is_, buffers, chunk.buffers))
@@ -212,9 +216,10 @@ def _without_checksums(chunk: ChunkPages, facts: PageFacts, *, verify: bool) -> 
 
 def _strip(buffer: Buffer, table: PageTable, verify: bool) -> Buffer:
     """Return the pages of a buffer without these checksums."""
-    chosen = (table.crc == 0) if verify else (table.crc >= 0)
-    if not chosen.any():
+    crcs = table.crc.tolist()
+    if 0 not in crcs if verify else max(crcs, default=-1) < 0:
         return buffer
+    chosen = (table.crc == 0) if verify else (table.crc >= 0)
     view = memoryview(buffer)
     parts: list[Buffer] = []
     for start, body, end, strips in zip(

@@ -1,12 +1,16 @@
 """Arrow types and batches are converted to those that Spark's mapInArrow accepts.
 
-Spark reads the Arrow stream of a Python worker by position and refuses many types of Parquet files (docs/spark.md has the
-table). Each of them has a nearest type that Spark accepts. The conversion preserves every value, except that times and
-timestamps lose digits beyond microseconds. It runs in every worker, and does not import pyspark.
+Spark reads the Arrow stream of a Python worker by position and refuses many types of Parquet files
+(docs/spark.md has the table). Each of them has a nearest type that Spark accepts. The conversion preserves
+every value, except that times and timestamps lose digits beyond microseconds. It runs in every worker, and
+does not import pyspark.
 """
 
 from __future__ import annotations
 
+import enum
+import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,17 +18,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from accel.arrays import list_items, map_lists, zone_of
-from accel.errors import SchemaMismatchError
+from accel.arrays import decimal_words, list_items, map_lists, masked_numbers, validity, zone_of
+from accel.errors import AccelError, SchemaMismatchError
 
 __all__ = [
+    "Decimals",
     "spark_arrow_schema",
     "spark_conversion",
+    "taken_schema",
     "to_spark_batch",
     "uuid_text",
 ]
 
 _MAX_PRECISION = 38
+_LONG_DIGITS = 18
+"""Digits of a decimal that Spark keeps in 64 bits."""
 
 # pa.scalar and pa.array of Python values import pandas where it is installed; buffers do not.
 _NUMBERS = pa.Array.from_buffers(pa.int64(), 2, [None, pa.py_buffer(np.array([0, 1000]))])
@@ -49,11 +57,20 @@ _TAKEN = frozenset(
 )  # fmt: skip
 
 
+class Decimals(enum.Enum):
+    """How columns of decimals of at most 18 digits reach Spark."""
+
+    SCALED = "scaled"
+    """As Arrow's decimals. Spark makes a `BigDecimal` of each value of these."""
+    UNSCALED = "unscaled"
+    """As whole numbers, for a plan that makes decimals of them: Spark keeps them in 64 bits itself."""
+
+
 def spark_arrow_schema(schema: pa.Schema) -> pa.Schema:
     """Return the Arrow schema in which Spark can take the data of another.
 
-    Names, order and nullability stay, except that void is nullable; metadata of the schema and its fields is dropped. Types
-    that need no conversion stay.
+    Names, order and nullability stay, except that void is nullable; metadata of the schema and its fields is
+    dropped. Types that need no conversion stay.
 
     Parameters
     ----------
@@ -75,16 +92,28 @@ def spark_arrow_schema(schema: pa.Schema) -> pa.Schema:
     """
     if not isinstance(schema, pa.Schema):
         raise TypeError(f"this takes a pyarrow.Schema, such as scan.schema, not a {type(schema).__name__}")
-    return pa.schema([_field(field, field.name) for field in schema])
+    return taken_schema(schema)
 
 
-def spark_conversion(schema: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:
+def taken_schema(schema: pa.Schema, decimals: Decimals = Decimals.SCALED) -> pa.Schema:
+    """Return what `spark_arrow_schema` does, with decimals in the form that a plan wants them in."""
+    fields = [_field(field, field.name) for field in schema]
+    if decimals is Decimals.UNSCALED:
+        fields = [field.with_type(pa.int64()) if _fits_long(field.type) else field for field in fields]
+    return pa.schema(fields)
+
+
+def spark_conversion(
+    schema: pa.Schema, decimals: Decimals = Decimals.SCALED
+) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:
     """Return the conversion of batches into types that Spark takes.
 
     Parameters
     ----------
     schema : pyarrow.Schema
         The schema of the batches.
+    decimals : Decimals
+        The form in which the plan wants columns of decimals.
 
     Returns
     -------
@@ -95,8 +124,12 @@ def spark_conversion(schema: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordB
     ------
     SchemaMismatchError
         As `spark_arrow_schema` raises it.
+    AccelError
+        There is no column, in a task of a Spark that would lose the rows.
     """
-    target = spark_arrow_schema(schema)
+    if not len(schema):
+        _refuse_rows_alone()
+    target = taken_schema(schema, decimals)
     if target.equals(schema, check_metadata=False) and not any(_holds_time(kind) for kind in schema.types):
         return None
 
@@ -104,6 +137,18 @@ def spark_conversion(schema: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordB
         return to_spark_batch(batch, target)
 
     return convert
+
+
+def _refuse_rows_alone() -> None:
+    """Raise AccelError in a task of Spark before 4.1, which counts no row where there is no column."""
+    pyspark = sys.modules.get("pyspark")
+    if pyspark is None or pyspark.TaskContext.get() is None:
+        return
+    version = re.match(r"(\d+)\.(\d+)", pyspark.__version__)
+    if version is not None and (int(version[1]), int(version[2])) < (4, 1):
+        raise AccelError(
+            f"Spark {pyspark.__version__} loses rows without columns", hint="name a column, or use Spark 4.1"
+        )
 
 
 def to_spark_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -137,7 +182,7 @@ def to_spark_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
             raise SchemaMismatchError(
                 f"a value of type {array.type} does not fit Spark's {field.type}: {error}",
                 place=f"column {field.name}",
-                hint="leave the column out with columns=",
+                hint="leave the column out with `columns=`",
             ) from error
     if not columns:
         # A batch without columns still has rows, whose number only a struct array can give.
@@ -185,12 +230,13 @@ def _target(kind: Any, path: str) -> Any:
     raise SchemaMismatchError(
         f"Spark has no type for Arrow's {kind}",
         place=f"column {path}",
-        hint="leave the column out with columns=",
+        hint="leave the column out with `columns=`",
     )
 
 
 def _holds_time(kind: Any) -> bool:
-    """Return whether a type is a time or holds one. Spark compares its TIMEs correctly in whole microseconds only."""
+    """Return whether a type is a time or holds one. Spark compares its TIMEs correctly in whole microseconds
+    only."""
     if pa.types.is_time(kind):
         return True
     return any(_holds_time(kind.field(i).type) for i in range(kind.num_fields))
@@ -203,9 +249,23 @@ def _decimal(kind: Any, path: str) -> Any:
         raise SchemaMismatchError(
             f"Spark's decimals have at most {_MAX_PRECISION} digits, {kind} needs {precision}",
             place=f"column {path}",
-            hint="leave the column out with columns=",
+            hint="leave the column out with `columns=`",
         )
     return pa.decimal128(precision, scale)
+
+
+def _fits_long(kind: Any) -> bool:
+    return bool(pa.types.is_decimal(kind) and kind.precision <= _LONG_DIGITS)
+
+
+def _unscaled(array: pa.Array) -> pa.Array:
+    """Return decimals as whole numbers of their last digit: 1.25 as 125."""
+    wide = array.cast(_decimal(array.type, ""))
+    words, valid = decimal_words(wide), validity(wide)
+    numbers = words[:, 0]
+    if bool(((words[:, 1] != numbers >> 63) & valid).any()):
+        raise pa.ArrowInvalid(f"it has more than {_LONG_DIGITS} digits")
+    return masked_numbers(numbers, valid, pa.int64())
 
 
 def _extension(kind: Any, path: str) -> Any:
@@ -237,6 +297,8 @@ def _convert(array: pa.Array, target: Any) -> pa.Array:
         return _convert(array.storage, target)
     if types.is_dictionary(kind):
         return _convert(array.dictionary_decode(), target)
+    if types.is_decimal(kind) and types.is_int64(target):
+        return _unscaled(array)
     if types.is_map(target):
         return _convert_map(array, target)
     if types.is_list(target):

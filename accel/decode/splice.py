@@ -6,7 +6,6 @@ Its footer describes just these pages. The parts of the footer that depend on th
 from __future__ import annotations
 
 import base64
-import threading
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -31,6 +30,7 @@ from accel.format.thrift import (
 )
 from accel.memory import pool
 from accel.ranges import Buffer
+from accel.runtime.forks import lock_over_forks
 
 __all__ = [
     "SchemaMemo",
@@ -45,7 +45,8 @@ T = TypeVar("T")
 
 
 class SchemaMemo(Generic[T]):
-    """A thread-safe LRU cache of values that are computed from a schema, its key-value metadata and a question.
+    """A thread-safe LRU cache of values that are computed from a schema, its key-value metadata and a
+    question.
 
     Parameters
     ----------
@@ -54,12 +55,12 @@ class SchemaMemo(Generic[T]):
 
     Notes
     -----
-    Schemas are compared by identity and metadata by content: the scans of one cached file share its schema, and each
-    has its own mapping.
+    Schemas are compared by identity and metadata by content: the scans of one cached file share its schema,
+    and each has its own mapping.
     """
 
     def __init__(self, entries: int) -> None:
-        self._lock = threading.Lock()
+        self._lock = lock_over_forks()
         self._entries: LRUCache[Hashable, tuple[ParquetSchema, Mapping[str, bytes], T]] = LRUCache(entries)
 
     def get(self, schema: ParquetSchema, key_value: Mapping[str, bytes], question: Hashable) -> T | None:
@@ -132,14 +133,15 @@ def plan_splice(
     Parameters
     ----------
     key_value : mapping
-        The file's; its Arrow schema is cut to `fields`. An Arrow schema with another number of fields is dropped,
-        because pyarrow ignores it.
+        The file's; its Arrow schema is cut to `fields`. An Arrow schema with another number of fields is
+        dropped, because pyarrow ignores it.
     carry_metadata : bool
         Whether to carry over the other keys and composite extension types, for a file that only has a schema.
     created_by : str
         The file's writer: pyarrow corrects what some old writers did wrong.
     indexed : collection of int
-        Leaves that are top-level fields and have only dictionary-encoded pages, which become columns of INT32.
+        Leaves that are top-level fields and have only dictionary-encoded pages, which become columns of
+        INT32.
 
     Raises
     ------
@@ -287,30 +289,29 @@ def splice_groups(
     ]
     for chunks, rows in zip(groups, num_rows, strict=True):
         # RowGroup: columns, bytes, rows.
+        counted = encode_zigzag(rows)
         footer += [b"\x19", encode_list_header(STRUCT, len(plan.leaves))]
         for start, leaf in zip(plan.columns, plan.leaves, strict=True):
             chunk = chunks.get(leaf)
             if chunk is None:
-                footer += [start, b"\x00\x16\x00\x16\x00\x16\x00\x26\x08\x00\x00"]
+                footer += [start, b"\x00\x16", counted, b"\x16\x00\x16\x00\x26\x08\x00\x00"]
                 continue
             size = sum(map(len, chunk.parts))
             # codec, num_values, sizes; then the offset of the first page, dictionary or data.
-            footer += [
-                start,
-                encode_zigzag(chunk.codec),
-                b"\x16",
-                encode_zigzag(chunk.num_values),
-                b"\x16",
-                encode_zigzag(chunk.uncompressed),
-                b"\x16",
-                encode_zigzag(size),
-                b"\x26",
-                encode_zigzag(position),
-                b"\x00\x00",
-            ]
+            footer.append(
+                b"%b%b\x16%b\x16%b\x16%b\x26%b\x00\x00"
+                % (
+                    start,
+                    encode_zigzag(chunk.codec),
+                    counted if chunk.num_values <= rows else encode_zigzag(chunk.num_values),
+                    encode_zigzag(chunk.uncompressed),
+                    encode_zigzag(size),
+                    encode_zigzag(position),
+                )
+            )
             parts.extend(chunk.parts)
             position += size
-        footer += [b"\x16", encode_zigzag(position), b"\x16", encode_zigzag(rows), b"\x00"]
+        footer += [b"\x16", encode_zigzag(position), b"\x16", counted, b"\x00"]
     footer.append(plan.tail)
     length = sum(map(len, footer))
     return join_buffers((*parts, b"".join((*footer, length.to_bytes(4, "little"), MAGIC))))

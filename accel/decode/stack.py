@@ -1,14 +1,16 @@
-"""Small row groups of one file are decoded together, from a file in memory that has a row group for each of them.
+"""Small row groups of one file are decoded together, from a file in memory that has a row group for each of
+them; and so are the columns of a row group that has many and few rows.
 
-A row group that is decoded by itself costs some hundred microseconds of Python, however few its rows are. Here all page
-headers are verified at once, pyarrow is called once, and the filter is evaluated on all rows at once. If anything is wrong
-or rare, the row groups are decoded one by one instead, which reports what is wrong.
+A chunk that is decoded by itself costs dozens of microseconds of Python, however few its values are.
+Here all page headers are verified at once, pyarrow is called once, and the filter is evaluated on all rows at
+once. If anything is wrong or rare, the row groups are decoded one by one instead, which reports what is
+wrong.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -41,19 +43,24 @@ from accel.planning.task import ScanTask
 from accel.ranges import Buffer
 
 __all__ = [
+    "MOST_ROWS",
     "Layer",
+    "NotStackable",
     "StackKind",
     "StackedPages",
-    "Unusual",
     "decode_stack",
+    "split_stack",
     "stack_kind",
     "verify_stack",
 ]
 
 Columns: TypeAlias = dict[str, pa.Array | pa.ChunkedArray]
 
-# Rows of a row group above which Python takes the smaller part of the time.
-_MOST_ROWS = 4096
+MOST_ROWS = 4096
+"""Rows of a row group above which Python takes the smaller part of the time, and the pages without a row that
+matches are worth leaving out."""
+# The same where there is nothing to leave out, because each chunk is a single page or is read whole.
+MOST_PAGE_ROWS = 1 << 15
 # Rows of a batch below which reading in steps takes longer than reading row groups one by one.
 _LEAST_ROWS = 1024
 
@@ -80,17 +87,22 @@ class Layer:
 
 def stack_kind(task: ScanTask, piece: Piece) -> StackKind | None:
     """Return the kind of pieces that a piece may be decoded with; None where it is large or rare."""
-    sure = piece.sure.count
-    if task.num_rows > _MOST_ROWS or not piece.leaves or (sure and sure < piece.rows.count):
+    certain = piece.certain.count
+    if task.num_rows > MOST_PAGE_ROWS or not piece.leaves or (certain and certain < piece.rows.count):
         return None
+    large = task.num_rows > MOST_ROWS
     schema = task.file.schema
+    if task.file.question.row_number is not None:
+        return None
     leaves = tuple(part.reads.leaf for part in piece.leaves)
     for part in piece.leaves:
         leaf = schema.leaves[part.reads.leaf]
         if leaf.max_repetition or len(leaf.path) > 1 or not _is_complete(part):
             return None
+        if large and part.reads.total_pages > 1:
+            return None
     whole = tuple(part.reads.whole for part in piece.leaves)
-    return None if has_instants(schema, leaves) else StackKind(leaves, whole, not sure)
+    return None if has_instants(schema, leaves) else StackKind(leaves, whole, not certain)
 
 
 def _is_complete(part: PieceLeaf) -> bool:
@@ -100,7 +112,12 @@ def _is_complete(part: PieceLeaf) -> bool:
 
 
 def decode_stack(
-    layers: Sequence[Layer], *, batch_rows: int, memory_limit: int, verify_checksums: bool = True
+    layers: Sequence[Layer],
+    *,
+    batch_rows: int,
+    memory_limit: int,
+    verify_checksums: bool = True,
+    matched: list[int] | None = None,
 ) -> list[pa.RecordBatch] | None:
     """Return what `decode_piece` returns for each layer, in order, in batches of up to `batch_rows` rows.
 
@@ -108,6 +125,8 @@ def decode_stack(
     ----------
     layers : sequence of Layer
         Layers of one file and one kind, in order.
+    matched : list of int, optional
+        Receives how many rows of each layer match.
 
     Returns
     -------
@@ -115,9 +134,30 @@ def decode_stack(
         None where the layers have to be decoded one by one.
     """
     try:
-        return _Stack(layers, memory_limit, verify_checksums).batches(batch_rows)
+        stack = _Stack(layers, memory_limit, verify_checksums)
+        batches = stack.batches(batch_rows)
     except Exception:  # noqa: BLE001 - decoding one by one reports what is wrong
         return None
+    if matched is not None:
+        matched.extend(stack.matched)
+    return batches
+
+
+def split_stack(
+    batches: Sequence[pa.RecordBatch], matched: Sequence[int], *, batch_rows: int
+) -> list[list[pa.RecordBatch]]:
+    """Return the batches of each layer, given those of all and how many rows of each match."""
+    out: list[list[pa.RecordBatch]] = []
+    joined = pa.Table.from_batches(batches) if len(batches) > 1 else None
+    start = 0
+    for count in matched:
+        if joined is not None:
+            out.append(joined.slice(start, count).to_batches(max_chunksize=batch_rows))
+        else:
+            places = range(start, start + count, batch_rows)
+            out.append([batches[0].slice(at, min(batch_rows, start + count - at)) for at in places])
+        start += count
+    return out
 
 
 class _Stack:
@@ -126,23 +166,27 @@ class _Stack:
         self._layers = layers
         self._task = layers[0].task
         self._memory_limit = memory_limit
+        self.matched: list[int] = []
+        """The rows of each layer that match, once `batches` has returned."""
         # All layers are of one kind.
         self._places = {part.reads.leaf: place for place, part in enumerate(layers[0].piece.leaves)}
 
     def batches(self, batch_rows: int) -> list[pa.RecordBatch]:
         query = self._task.file.query
         counts = [layer.piece.rows.count for layer in self._layers]
-        if self._layers[0].piece.sure or query.bound is None:
+        self.matched = counts
+        if self._layers[0].piece.certain or query.bound is None:
             columns = self._decode(query.output_leaves, self._layers)
             return make_batches(self._task, columns, sum(counts), batch_rows, memory_limit=self._memory_limit)
         columns = self._decode(query.filter_leaves, self._layers)
         matches = match_rows(self._task, columns, sum(counts))
-        matched = int(np.count_nonzero(matches))
+        parts = np.split(matches, np.cumsum(counts)[:-1])
+        self.matched = [int(np.count_nonzero(part)) for part in parts]
+        matched = sum(self.matched)
         if not matched:
             return []
         # The other columns are decoded only in row groups that have a row that matches.
-        parts = np.split(matches, np.cumsum(counts)[:-1])
-        left = [number for number, part in enumerate(parts) if part.any()]
+        left = [number for number, count in enumerate(self.matched) if count]
         fresh = self._decode(
             [leaf for leaf in query.output_leaves if leaf not in query.filter_leaves],
             [self._layers[number] for number in left],
@@ -163,25 +207,30 @@ class _Stack:
         schema = schema_of(file, leaves)
         if any(isinstance(kind, pa.DictionaryType) or is_composite(kind) for kind in schema.types):
             # Each row group has its own dictionary, which only decoding one by one can return.
-            raise Unusual
+            raise NotStackable
         num_rows = [layer.task.num_rows for layer in layers]
-        rows = _rows(layers, num_rows)
-        stacked = [self._verified(leaf, layers, np.array(num_rows, np.int64)) for leaf in leaves]
+        rows, total = _rows(layers, num_rows), sum(num_rows)
+        stacked: dict[int, StackedPages] = {}
+        groups: list[dict[int, SplicedChunk]] = [{} for _ in layers]
+        longest = 0
+        for alike in self._alike(leaves):
+            pages = self._verified(alike, layers, np.array(num_rows, np.int64))
+            longest += len(alike) * pages.longest
+            for place, leaf in enumerate(alike):
+                stacked[leaf] = pages
+                for group, chunk in zip(groups, pages.chunks[place :: len(alike)], strict=True):
+                    group[leaf] = chunk
         fields = fields_of(file.schema, leaves)
         plan = plan_splice(file.schema, file.key_value, fields=fields, created_by=file.created_by)
-        groups = [
-            dict(zip(leaves, chunks, strict=True))
-            for chunks in zip(*(pages.chunks for pages in stacked), strict=True)
-        ]
         with translate_errors():
             data = splice_groups(plan, groups, num_rows=num_rows)
             reader = open_reader(data, verify_checksums=self._verify_checksums)
-            table = self._read(reader, num_rows, len(leaves), longest=sum(one.longest for one in stacked))
+            table = self._read(reader, num_rows, len(leaves), longest=longest)
         columns: Columns = {}
-        for field, array, leaf, pages in zip(schema, table.columns, leaves, stacked, strict=True):
-            if not array.type.equals(field.type) or len(array) != pages.facts.num_values:
-                raise Unusual
-            check_text_sizes(array, pages.facts, leaf=file.schema.leaves[leaf])
+        for field, array, leaf in zip(schema, table.columns, leaves, strict=True):
+            if not array.type.equals(field.type) or len(array) != total:
+                raise NotStackable
+            check_text_sizes(array, stacked[leaf].facts, leaf=file.schema.leaves[leaf])
             array = trim(array, rows)
             columns[field.name] = array.chunk(0) if array.num_chunks == 1 else array
         return columns
@@ -195,24 +244,40 @@ class _Stack:
         if step >= sum(num_rows):
             return reader.read_row_groups(groups, range(columns), use_threads=False)
         if step < _LEAST_ROWS:
-            raise Unusual
+            raise NotStackable
         batches, nbytes = [], 0
         for batch in reader.iter_batches(step, groups, range(columns), use_threads=False):
             batches.append(batch)
             nbytes += batch.nbytes
             if nbytes > self._memory_limit:
-                raise Unusual
+                raise NotStackable
         return pa.Table.from_batches(batches)
 
-    def _verified(self, leaf: int, layers: Sequence[Layer], num_rows: Int64s) -> StackedPages:
+    def _alike(self, leaves: Sequence[int]) -> Iterable[Sequence[int]]:
+        """Return the leaves in lists of those that are verified together, as they are stored alike."""
+        schema, reads = self._task.file.schema, self._layers[0].piece.leaves
+        found: dict[Hashable, list[int]] = {}
+        for leaf in leaves:
+            node = schema.leaves[leaf]
+            element = schema.elements[node.element]
+            # Texts that may not be null are compared with the pages of their own column.
+            own = leaf if element.physical is Physical.BYTE_ARRAY and not node.max_definition else None
+            whole = reads[self._places[leaf]].reads.whole
+            key = element.physical, element.type_length, node.max_definition, whole, own
+            found.setdefault(key, []).append(leaf)
+        return found.values()
+
+    def _verified(self, leaves: Sequence[int], layers: Sequence[Layer], num_rows: Int64s) -> StackedPages:
+        """Verify the chunks of leaves that are stored alike, of one layer after the other."""
         schema = self._task.file.schema
-        node, place = schema.leaves[leaf], self._places[leaf]
+        node = schema.leaves[leaves[0]]
+        places = [self._places[leaf] for leaf in leaves]
         return verify_stack(
-            [_parts(layer.leaves[leaf]) for layer in layers],
+            [_parts(layer.leaves[leaf]) for layer in layers for leaf in leaves],
             node,
-            reads=[layer.piece.leaves[place].reads for layer in layers],
+            reads=[layer.piece.leaves[place].reads for layer in layers for place in places],
             element=schema.elements[node.element],
-            num_rows=num_rows,
+            num_rows=num_rows.repeat(len(leaves)),
             memory_limit=self._memory_limit,
         )
 
@@ -242,13 +307,13 @@ def _filtered(columns: Mapping[str, pa.Array | pa.ChunkedArray], matches: Bools)
 _MOST_PAGES = 64
 
 
-class Unusual(Exception):
+class NotStackable(Exception):
     """A chunk is wrong or rare, so the row groups have to be decoded one by one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StackedPages:
-    """The verified chunks of one column."""
+    """The verified chunks of columns that are stored alike."""
 
     facts: PageFacts
     """The facts of all pages as if they were one chunk's, without parts and dictionary."""
@@ -267,33 +332,35 @@ def verify_stack(
     num_rows: Int64s,
     memory_limit: int | None,
 ) -> StackedPages:
-    """Verify all page headers of the chunks of a column that is not nested.
+    """Verify all page headers of the chunks of columns that are not nested and stored alike.
 
     Parameters
     ----------
     chunks : sequence of sequences of buffers
         All pages of each: the whole chunk, or the data pages behind the dictionary page that they need.
+    leaf, element : Leaf, SchemaElement
+        One of the columns.
     reads : sequence of LeafReads
         The metadata of each; either all of them are whole, or none.
     num_rows : array
-        The rows of each row group.
+        The rows of the row group of each.
     memory_limit : int, optional
         As in `verify_chunk`, for all chunks together.
 
     Raises
     ------
-    Unusual
+    NotStackable
         A chunk is wrong or rare.
     ParquetFormatError
         A page header does not decode.
     """
     if not all(one.codec in READABLE_CODECS for one in reads):
-        raise Unusual
+        raise NotStackable
     walked = _walk(chunks, reads)
     table, is_data, encoded = walked.table, walked.is_data, walked.encoded
     if (table.crc == 0).any():
         # pyarrow does not know that 0 stands for no checksum.
-        raise Unusual
+        raise NotStackable
     _check_values(walked, reads, num_rows)
     longest = _check_dictionaries(walked, element)
     if leaf.max_definition == 0:
@@ -302,7 +369,7 @@ def verify_stack(
     uncompressed = int(sizes.sum())
     decoded = total * (value_width(element) + level_bytes(leaf))
     if memory_limit is not None and max(decoded, uncompressed) > memory_limit:
-        raise Unusual
+        raise NotStackable
     facts = PageFacts(
         tables=(table,),
         encoded=encoded[is_data],
@@ -313,9 +380,6 @@ def verify_stack(
         dictionary=None,
         prefixed=0,
     )
-    if reads[0].whole:
-        ends = table.end[walked.stops - 1].tolist()
-        chunks = [_without_padding(parts, end) for parts, end in zip(chunks, ends, strict=True)]
     spliced = tuple(
         SplicedChunk(tuple(parts), one.codec, count, size)
         for parts, one, count, size in zip(chunks, reads, num_rows.tolist(), sizes.tolist(), strict=True)
@@ -348,17 +412,15 @@ def _walk(chunks: Sequence[Sequence[Buffer]], reads: Sequence[LeafReads]) -> _Wa
         list(itertools.chain.from_iterable(chunks)), num_values=due, max_pages=_MOST_PAGES
     )
     if not all(buffers) or not met.all():
-        raise Unusual
+        raise NotStackable
     stops = np.add.reduceat(met, np.cumsum([0, *buffers[:-1]])).cumsum()
+    # What is behind the values of a whole chunk may be padding, or show that a header is wrong.
+    if reads[0].whole and table.end[stops - 1].tolist() != [len(part) for (part,) in chunks]:
+        raise NotStackable
     firsts = np.append(0, stops[:-1])
     is_data = IS_DATA[table.type]
     dictionaries = table.type[firsts] == PageType.DICTIONARY_PAGE
     return _Walked(table, firsts, stops, is_data, IS_DICTIONARY[table.encoding] & is_data, dictionaries)
-
-
-def _without_padding(parts: Sequence[Buffer], end: int) -> Sequence[Buffer]:
-    (chunk,) = parts
-    return parts if end == len(chunk) else (memoryview(chunk)[:end],)
 
 
 def _check_values(walked: _Walked, reads: Sequence[LeafReads], num_rows: Int64s) -> None:
@@ -367,18 +429,18 @@ def _check_values(walked: _Walked, reads: Sequence[LeafReads], num_rows: Int64s)
     values = table.num_values[is_data]
     # Behind a dictionary page, each chunk has only data pages that are not empty.
     if len(values) + np.count_nonzero(walked.dictionaries) != len(is_data) or not values.all():
-        raise Unusual
+        raise NotStackable
     if not reads[0].whole and not np.array_equal(
         values, np.concatenate([one.stop_row - one.first_row for one in reads])
     ):
-        raise Unusual
+        raise NotStackable
     counts = np.add.reduceat(np.where(is_data, table.num_values, 0), firsts)
     lost = np.logical_or.reduceat(walked.encoded, firsts) & ~walked.dictionaries
     if (counts != num_rows).any() or lost.any():
-        raise Unusual
+        raise NotStackable
     # Texts that repeat a part of the one before may decode to any length.
     if (table.encoding == Encoding.DELTA_BYTE_ARRAY).any():
-        raise Unusual
+        raise NotStackable
 
 
 def _check_dictionaries(walked: _Walked, element: SchemaElement) -> int:
@@ -389,8 +451,8 @@ def _check_dictionaries(walked: _Walked, element: SchemaElement) -> int:
         return 0
     entries, sizes = table.num_values[places], table.uncompressed[places]
     if not np.isin(table.encoding[places], DICTIONARY_PAGE_ENCODINGS).all():
-        raise Unusual
+        raise NotStackable
     if element.physical is Physical.BOOLEAN or (entries * value_width(element) > sizes).any():
-        raise Unusual
+        raise NotStackable
     # A text has the most bytes if all others are empty.
     return int((sizes - 4 * entries).max()) if element.physical is Physical.BYTE_ARRAY else 0

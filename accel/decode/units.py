@@ -96,7 +96,8 @@ def _check_lists(verified: Verified, leaves: Sequence[int]) -> None:
 
 
 def group_units(units: Sequence[Unit], steps: Mapping[Unit, int]) -> list[list[Unit]]:
-    """Group the units that one call of pyarrow can decode: with one row count and different fields, or one in steps."""
+    """Group the units that one call of pyarrow can decode: with one row count and different fields, or one in
+    steps."""
     batches: dict[tuple[int, int], list[Unit]] = {}
     seen: dict[int, int] = {}
     for number, unit in enumerate(units):

@@ -1,7 +1,7 @@
 """Page headers are verified against the metadata and the bytes before pyarrow reads a page.
 
-pyarrow returns wrong rows without an error where the counts of a page are wrong, and allocates by sizes that it has not
-checked. Sources: parquet-format `parquet.thrift` (PageHeader, DataPageHeaderV2).
+pyarrow returns wrong rows without an error where the counts of a page are wrong, and allocates by sizes that
+it has not checked. Sources: parquet-format `parquet.thrift` (PageHeader, DataPageHeaderV2).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from accel.decode.chunks import ChunkPages
 from accel.decode.codecs import decompress
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
 from accel.format.model import Encoding, Leaf, PageTable, PageType, Physical, SchemaElement
-from accel.format.page_header import parse_page_header, walk_pages
+from accel.format.page_header import PageHeader, parse_page_header, parse_sole_page, walk_pages
 from accel.format.page_index import PageIndexMismatchError
-from accel.format.runs import find_runs
+from accel.format.runs import continues_row, find_runs
 from accel.planning.leaf_chunks import BOOLEAN_BYTES, READABLE_CODECS, level_bytes
 from accel.ranges import Buffer
 
@@ -57,13 +57,21 @@ class DictionaryFacts:
 
     page: Buffer
     """Its header included."""
-    uncompressed: int
-    """Bytes of its body after decompression."""
-    entries: int
+    header: PageHeader
     named: int
     """Values of the pages that refer to its entries, nulls included."""
     longest: int
-    """The most bytes of one text, which has them if all others are empty; 0 for types other than BYTE_ARRAY."""
+    """The most bytes of one text, which has them if all others are empty; 0 for types other than
+    BYTE_ARRAY."""
+
+    @property
+    def uncompressed(self) -> int:
+        """Bytes of its body after decompression."""
+        return self.header.uncompressed_size
+
+    @property
+    def entries(self) -> int:
+        return self.header.num_values
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,8 +93,8 @@ class PageFacts:
     """The dictionary, where pages refer to it."""
     prefixed: int
     """The most bytes of texts that are encoded by their common prefixes (DELTA_BYTE_ARRAY)."""
-    separate_dictionary: PageTable | None = None
-    """The dictionary page, where it is not in one of the buffers."""
+    separate_dictionary: PageHeader | None = None
+    """The header of the dictionary page, where that is not in one of the buffers."""
 
     @property
     def sole_dictionary(self) -> DictionaryFacts | None:
@@ -96,7 +104,8 @@ class PageFacts:
 
 
 def needs_dictionary(buffer: Buffer) -> bool:
-    """Return whether any of the adjacent data pages in `buffer` is dictionary-encoded, as far as their headers decode.
+    """Return whether any of the adjacent data pages in `buffer` is dictionary-encoded, as far as their
+    headers decode.
 
     `verify_chunk` reports headers that do not decode.
     """
@@ -147,7 +156,7 @@ def verify_chunk(
                 f"pages of {facts.uncompressed} bytes and {facts.num_values} values decode to more than "
                 f"{memory_limit} bytes",
                 place=place(),
-                hint="raise options.memory_limit",
+                hint="raise `options.memory_limit`",
             )
     return facts
 
@@ -184,8 +193,8 @@ def _verify(
     walked = [_walk(buffer, chunk) for buffer in chunk.buffers]
     dictionary = separate = None
     if chunk.dictionary is not None:
-        dictionary = separate = walk_pages(chunk.dictionary, max_pages=1)
-        if dictionary.type.tolist() != [PageType.DICTIONARY_PAGE]:
+        dictionary = separate = parse_sole_page(chunk.dictionary) if len(chunk.dictionary) else None
+        if dictionary is None or dictionary.type != PageType.DICTIONARY_PAGE:
             raise ParquetFormatError("where the dictionary page should be is another page")
     values, rows, encodings, compressed_whole = _data_pages(walked, chunk)
     if chunk.whole:
@@ -193,19 +202,24 @@ def _verify(
             _check_padding(buffer, end)
     page = chunk.dictionary
     if chunk.whole:
-        dictionary, page = _dictionary_of(walked), chunk.buffers[0] if chunk.buffers else None
+        dictionary, page = _dictionary_of(walked, chunk.buffers), chunk.buffers[0] if chunk.buffers else None
     # Pages are few: Python's own sum and any over them are faster than numpy's.
     encoded = IS_DICTIONARY[encodings]
     some = any(encoded.tolist())
     named = sum(values[encoded].tolist()) if some else 0
     if dictionary is None and some:
         raise ParquetFormatError(
-            f"data page {int(np.flatnonzero(encoded)[0])} is dictionary-encoded, and there is no dictionary page"
+            f"data page {int(np.flatnonzero(encoded)[0])} is dictionary-encoded, and there is no dictionary "
+            "page"
         )
     _check_dictionary(dictionary, element)
     _check_counts(chunk, leaf, values, rows, expected)
+    num_values = sum(values.tolist())
+    body = partial(page_body, chunk, walked, memory_limit)
+    if leaf.max_repetition and num_values != chunk.num_values:
+        _check_last_rows(chunk, walked, leaf, num_values, body=body)
     if leaf.max_definition == 0:
-        check_sizes(walked, leaf, element, body=partial(page_body, chunk, walked, memory_limit))
+        check_sizes(walked, leaf, element, body=body)
     parts = tuple(
         buffer if end == len(buffer) else memoryview(buffer)[:end]
         for buffer, end in zip(chunk.buffers, compressed_whole, strict=True)
@@ -214,13 +228,13 @@ def _verify(
         parts = (chunk.dictionary, *parts)
     uncompressed = sum([size for table in walked for size in table.uncompressed.tolist()])
     if chunk.dictionary is not None and dictionary is not None:
-        uncompressed += int(dictionary.uncompressed[0])
+        uncompressed += dictionary.uncompressed_size
     return PageFacts(
         tables=tuple(walked),
         encoded=encoded,
         parts=parts,
         page_values=values,
-        num_values=sum(values.tolist()),
+        num_values=num_values,
         uncompressed=uncompressed,
         dictionary=_dictionary_facts(page, dictionary, named, element),
         prefixed=_prefixed(walked, element),
@@ -258,10 +272,9 @@ def _check_padding(buffer: Buffer, end: int) -> None:
         raise ParquetFormatError(f"a page of {header.num_values} values behind all values of the chunk")
 
 
-def _data_pages(
-    walked: list[PageTable], chunk: ChunkPages
-) -> tuple[Int64s, Int64s, npt.NDArray[np.int8], list[int]]:
-    """Return values, rows (-1 for v1) and encodings of the data pages, and the end of the pages in each buffer."""
+def _data_pages(walked: list[PageTable], chunk: ChunkPages) -> tuple[Int64s, Int64s, Int64s, list[int]]:
+    """Return values, rows (-1 for v1) and encodings of the data pages, and the end of the pages in each
+    buffer."""
     values, rows, encodings, ends = [], [], [], []
     for table in walked:
         ends.append(int(table.end[-1]) if table.num_pages else 0)
@@ -283,25 +296,25 @@ def _data_pages(
     return (
         np.concatenate([none, *values]),
         np.concatenate([none, *rows]),
-        np.concatenate([none.astype(np.int8), *encodings]),
+        np.concatenate([none, *encodings]),
         ends,
     )
 
 
-def _dictionary_of(walked: list[PageTable]) -> PageTable | None:
+def _dictionary_of(walked: list[PageTable], buffers: Sequence[Buffer]) -> PageHeader | None:
     if not walked or not walked[0].num_pages or walked[0].type[0] != PageType.DICTIONARY_PAGE:
         return None
-    return walked[0]
+    return parse_page_header(buffers[0])
 
 
-def _check_dictionary(dictionary: PageTable | None, element: SchemaElement) -> None:
+def _check_dictionary(dictionary: PageHeader | None, element: SchemaElement) -> None:
     if dictionary is None:
         return
-    entries, size = int(dictionary.num_values[0]), int(dictionary.uncompressed[0])
+    entries, size = dictionary.num_values, dictionary.uncompressed_size
     if element.physical is Physical.BOOLEAN:
         raise ParquetFormatError("a dictionary of booleans")
-    if dictionary.encoding[0] not in DICTIONARY_PAGE_ENCODINGS:
-        raise ParquetFormatError(f"a dictionary whose entries are of encoding {int(dictionary.encoding[0])}")
+    if dictionary.encoding not in DICTIONARY_PAGE_ENCODINGS:
+        raise ParquetFormatError(f"a dictionary whose entries are of encoding {dictionary.encoding}")
     if entries * value_width(element) > size:
         raise ParquetFormatError(f"a dictionary of {entries} values in {size} bytes")
 
@@ -309,6 +322,10 @@ def _check_dictionary(dictionary: PageTable | None, element: SchemaElement) -> N
 def _check_counts(chunk: ChunkPages, leaf: Leaf, values: Int64s, rows: Int64s, expected: Int64s) -> None:
     if chunk.whole:
         total, claimed = int(values.sum()), int(expected.sum())
+        # cuDF has counted all values of a list for the flat columns beside it. Where the footer says so too,
+        # the first values of the only page are those of the rows, as any reader takes them.
+        if leaf.max_repetition == 0 and len(values) == 1 and claimed < total == chunk.num_values:
+            return
         if (total != claimed) if leaf.max_repetition == 0 else (total < claimed):
             raise ParquetFormatError(f"the pages hold {total} values for {claimed} rows")
         return
@@ -320,19 +337,55 @@ def _check_counts(chunk: ChunkPages, leaf: Leaf, values: Int64s, rows: Int64s, e
     if any(wrong.tolist()):
         page = int(np.flatnonzero(wrong)[0])
         raise PageIndexMismatchError(
-            f"data page {page} of those read has {int(values[page])} values (and {int(rows[page])} rows, -1 if "
-            f"untold), the offset index says {int(expected[page])} rows"
+            f"data page {page} of those read has {int(values[page])} values (and {int(rows[page])} rows, -1 "
+            f"if untold), the offset index says {int(expected[page])} rows"
         )
 
 
+def _check_last_rows(
+    chunk: ChunkPages, walked: Sequence[PageTable], leaf: Leaf, num_values: int, *, body: PageBody
+) -> None:
+    """Refuse pages of lists whose headers count fewer values than there are.
+
+    Readers end the last row of such a page early, and the number of rows does not tell. Where these are all
+    pages of the chunk, its metadata has their sum; else the levels have to end where the header says.
+    """
+    if chunk.whole:
+        raise ParquetFormatError(
+            f"the pages hold {num_values} values where the metadata of the chunk has {chunk.num_values}"
+        )
+    for number, table in enumerate(walked):
+        for page, count in enumerate(table.num_values.tolist()):
+            levels = _repetition_levels(chunk, table, number, page, body)
+            if levels is not None and continues_row(levels, leaf.max_repetition, count=count):
+                # Read whole, without the page index, the chunk says which of the two is wrong.
+                raise PageIndexMismatchError(
+                    f"a page has more levels than the {count} values that its header counts"
+                )
+
+
+def _repetition_levels(
+    chunk: ChunkPages, table: PageTable, number: int, page: int, body: PageBody
+) -> bytes | None:
+    """Return the runs of a page's repetition levels; None where they are not RLE or the page does not
+    decompress."""
+    if table.type[page] == PageType.DATA_PAGE_V2:
+        start = int(table.body[page])
+        size = int(table.level_bytes[page] - table.definition_bytes[page])
+        return bytes(memoryview(chunk.buffers[number])[start : start + size])
+    raw = body(number, page) if table.level_encoding[page] == Encoding.RLE else None
+    return None if raw is None else raw[4 : 4 + int.from_bytes(raw[:4], "little")]
+
+
 def _dictionary_facts(
-    page: Buffer | None, dictionary: PageTable | None, named: int, element: SchemaElement
+    page: Buffer | None, dictionary: PageHeader | None, named: int, element: SchemaElement
 ) -> DictionaryFacts | None:
     if page is None or dictionary is None or named == 0:
         return None
-    entries, size = int(dictionary.num_values[0]), int(dictionary.uncompressed[0])
-    longest = size - 4 * entries if element.physical is Physical.BYTE_ARRAY else 0
-    return DictionaryFacts(memoryview(page)[: int(dictionary.end[0])], size, entries, named, longest)
+    is_text = element.physical is Physical.BYTE_ARRAY
+    longest = dictionary.uncompressed_size - 4 * dictionary.num_values if is_text else 0
+    end = dictionary.header_length + dictionary.compressed_size
+    return DictionaryFacts(memoryview(page)[:end], dictionary, named, longest)
 
 
 def _prefixed(walked: list[PageTable], element: SchemaElement) -> int:
@@ -376,15 +429,15 @@ def check_sizes(
 ) -> None:
     """Compare the sizes of PLAIN pages without levels with what their values need.
 
-    In a smaller page values are missing. A larger one may have bytes behind its values, as fastparquet writes it. But
-    where it begins with levels, the schema calls a column `required` that was written as `optional`, and pyarrow would
-    read the levels as values.
+    In a smaller page values are missing. A larger one may have bytes behind its values, as fastparquet writes
+    it. But where it begins with levels, the schema calls a column `required` that was written as `optional`,
+    and pyarrow would read the levels as values.
 
     Parameters
     ----------
     body : callable, optional
-        Returns the decompressed page, given the numbers of its buffer and its page; None where it does not decompress.
-        Without it no page may be larger than its values.
+        Returns the decompressed page, given the numbers of its buffer and its page; None where it does not
+        decompress. Without it no page may be larger than its values.
     """
     if any((table.num_nulls > 0).any() for table in walked):
         raise ParquetFormatError("a page with nulls, of a column that the schema says has none")
@@ -410,7 +463,8 @@ def check_sizes(
 
 
 def begins_with_levels(raw: bytes, count: int) -> bool:
-    """Return whether a v1 page begins with the definition levels of `count` values, each of which may be null."""
+    """Return whether a v1 page begins with the definition levels of `count` values, each of which may be
+    null."""
     stop = 4 + int.from_bytes(raw[:4], "little")
     if not 4 < stop <= len(raw):
         return False
@@ -431,7 +485,8 @@ def check_text_sizes(
 ) -> None:
     """Refuse PLAIN texts of a required column that are levels in truth.
 
-    They are where they fill less than their page and it begins with levels. pyarrow ignores other bytes behind them.
+    They are where they fill less than their page and it begins with levels. pyarrow ignores other bytes
+    behind them.
 
     Parameters
     ----------

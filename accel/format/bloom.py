@@ -76,8 +76,8 @@ class BloomState:
     unusable: bool = False
     blocks: dict[int, bytes] = field(default_factory=dict)
     has_bits: bool = False
-    """Whether one of the blocks has a bit set. A filter without any over a chunk that has values is wrong (arrow-go
-    18.4 to 18.6 wrote some)."""
+    """Whether one of the blocks has a bit set. A filter without any over a chunk that has values is wrong
+    (arrow-go 18.4 to 18.6 wrote some)."""
 
     @property
     def nbytes(self) -> int:

@@ -3,15 +3,15 @@
 Sources: parquet-format `parquet.thrift` (Statistics, ColumnIndex, ColumnOrder), `PageIndex.md`.
 
 A bound counts only where its order is defined, its bytes have the right length, its writer has no known fault
-(`format.writers`) and no other statistic contradicts it. Wrong statistics raise no error, since an unknown bound only
-costs a read.
+(`format.writers`) and no other statistic contradicts it. Wrong statistics raise no error, since an unknown
+bound only costs a read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -37,12 +37,13 @@ if TYPE_CHECKING:
 __all__ = [
     "agrees_with_chunk",
     "chunk_bounds",
-    "chunk_extremes",
-    "has_inexact_bounds",
+    "exact_chunk_bounds",
+    "exact_joined_bounds",
+    "exact_page_bounds",
     "joined_chunk_bounds",
     "null_counts",
     "page_bounds",
-    "page_extremes",
+    "settle_exactness",
 ]
 
 _DICTIONARY_ENCODED = 1 << Encoding.PLAIN_DICTIONARY | 1 << Encoding.RLE_DICTIONARY
@@ -129,17 +130,13 @@ def joined_chunk_bounds(
     return _chunk_bounds(files[0].shared, leaf_ordinal, stored, arrow_type)
 
 
-def has_inexact_bounds(files: Sequence[PackedMetadata], leaf_ordinal: int) -> Bools:
-    """Return whether a bound of a column in each row group of several files of one schema is marked as no value of it.
-
-    Of byte arrays, whose bounds are mostly not marked at all, nothing is said.
-    """
-    schema = files[0].shared.schema
-    columns = chunks_of_leaf(files, leaf_ordinal)
-    if schema.elements[schema.leaves[leaf_ordinal].element].physical is Physical.BYTE_ARRAY:
-        return np.zeros(len(columns["min_exact"]), bool)
-    found: Bools = (columns["min_exact"] == 0) | (columns["max_exact"] == 0)
-    return found
+def exact_joined_bounds(
+    files: Sequence[PackedMetadata], leaf_ordinal: int, bounds: Bounds, *, arrow_type: pa.DataType
+) -> Bounds:
+    """Return the `joined_chunk_bounds` of a column, with what is known of their exactness."""
+    rows = np.concatenate([file.group_rows for file in files])
+    column = chunks_of_leaf(files, leaf_ordinal).__getitem__
+    return _exact_bounds(files[0].shared, leaf_ordinal, bounds, column, rows, arrow_type)
 
 
 def _chunk_bounds(
@@ -187,7 +184,8 @@ def _settle_nulls(column: Callable[[str], npt.NDArray[Any]], rows: Int64s, doubt
 
 
 def _is_all_null_with_bounds(column: Callable[[str], npt.NDArray[Any]], rows: Int64s) -> Bools:
-    """Return where a chunk counts as many nulls as values and still has bounds: either the count or the bounds are wrong."""
+    """Return where a chunk counts as many nulls as values and still has bounds: either the count or the
+    bounds are wrong."""
     full: Bools = (column("null_count") >= rows) & (rows > 0)
     if full.any():
         names = ("min_start", "max_start", "old_min_start", "old_max_start")
@@ -196,37 +194,88 @@ def _is_all_null_with_bounds(column: Callable[[str], npt.NDArray[Any]], rows: In
 
 
 def null_counts(metadata: FileMetadata, leaf_ordinal: int, *, arrow_type: pa.DataType) -> Int64s:
-    """Return the null counts of a column in each row group, also inside lists; -1 where they are not trusted."""
+    """Return the null counts of a column in each row group, also inside lists; -1 where they are not
+    trusted."""
     column = _chunk_column(metadata, leaf_ordinal)
     doubts = doubts_about(metadata, leaf_ordinal, arrow_type=arrow_type)
     return _settle_nulls(column, column("num_values"), doubts)
 
 
-def chunk_extremes(
-    metadata: FileMetadata, leaf_ordinal: int, *, arrow_type: pa.DataType
-) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
-    """Return, for each row group, whether a column's lower and upper bounds occur as values: 1, 0, or -1 for unknown."""
+_LEAST_CUT: Final = 16
+"""Bytes. Writers that cut bounds leave as many at least: equal bounds of fewer are values."""
+
+
+def exact_chunk_bounds(
+    metadata: FileMetadata, leaf_ordinal: int, bounds: Bounds, *, arrow_type: pa.DataType
+) -> Bounds:
+    """Return the `chunk_bounds` of a column, with what is known of their exactness."""
     column = _chunk_column(metadata, leaf_ordinal)
-    doubtful = _is_all_null_with_bounds(column, metadata.group_rows)
+    return _exact_bounds(metadata, leaf_ordinal, bounds, column, metadata.group_rows, arrow_type)
+
+
+def _exact_bounds(
+    metadata: FileMetadata | SharedMetadata,
+    leaf_ordinal: int,
+    bounds: Bounds,
+    column: Callable[[str], npt.NDArray[Any]],
+    rows: Int64s,
+    arrow_type: pa.DataType,
+) -> Bounds:
+    doubtful = _is_all_null_with_bounds(column, rows)
     if doubts_about(metadata, leaf_ordinal, arrow_type=arrow_type).extremes:
         doubtful = doubtful | (column("null_count") != 0)
     low, high = (np.where(doubtful, np.int8(0), column(name)) for name in ("min_exact", "max_exact"))
-    return low, high
+    return settle_exactness(bounds, _element(metadata, leaf_ordinal), low, high)
 
 
-def page_extremes(
+def _element(metadata: FileMetadata | SharedMetadata, leaf_ordinal: int) -> SchemaElement:
+    return metadata.schema.elements[metadata.schema.leaves[leaf_ordinal].element]
+
+
+def exact_page_bounds(
     metadata: FileMetadata,
     leaf_ordinal: int,
     index: ColumnIndex,
-    page_rows: Int64s,
+    bounds: Bounds,
     *,
     arrow_type: pa.DataType,
-) -> npt.NDArray[np.int8]:
-    """Return the same for both bounds of each page. A column index does not record it, so the result is 0 or -1."""
-    doubtful = ~index.null_pages & (index.null_count >= page_rows)
+) -> Bounds:
+    """Return the `page_bounds` of a column, with what is known of their exactness. A column index does not
+    record it."""
+    doubtful = ~index.null_pages & (index.null_count >= bounds.num_values)
     if doubts_about(metadata, leaf_ordinal, arrow_type=arrow_type).extremes:
         doubtful |= index.null_count != 0
-    return np.where(doubtful, np.int8(0), np.int8(-1))
+    found = np.where(doubtful, np.int8(0), np.int8(-1))
+    return settle_exactness(bounds, _element(metadata, leaf_ordinal), found, found)
+
+
+def settle_exactness(
+    bounds: Bounds, element: SchemaElement, low: npt.NDArray[Any], high: npt.NDArray[Any]
+) -> Bounds:
+    """Return bounds with their exactness.
+
+    Parameters
+    ----------
+    bounds : Bounds
+        The bounds of a column that is not repeated.
+    element : SchemaElement
+        The column's.
+    low, high : array of int8
+        Whether they occur as values, by the metadata: 1, 0, or -1 where that is unknown.
+    """
+    # Numbers of a fixed width cannot be cut short, texts and decimals in bytes can.
+    if element.physical is not Physical.BYTE_ARRAY and bounds.domain is not Domain.BYTES:
+        return replace(
+            bounds, lower_exact=bounds.has_lower & (low != 0), upper_exact=bounds.has_upper & (high != 0)
+        )
+    lower_exact, upper_exact = bounds.has_lower & (low == 1), bounds.has_upper & (high == 1)
+    # Of values between two equal bounds, which were not cut, there is one.
+    open_to = bounds.has_lower & bounds.has_upper & (low != 0) & (high != 0) & ~(lower_exact & upper_exact)
+    for at in np.flatnonzero(open_to).tolist():
+        value = bounds.lower[at]
+        if value == bounds.upper[at] and (not isinstance(value, bytes) or len(value) < _LEAST_CUT):
+            lower_exact[at] = upper_exact[at] = True
+    return replace(bounds, lower_exact=lower_exact, upper_exact=upper_exact)
 
 
 def page_bounds(
@@ -261,7 +310,8 @@ def page_bounds(
     element = metadata.schema.elements[leaf.element]
     doubts = doubts_about(metadata, leaf_ordinal, arrow_type=arrow_type)
     nulls = _settle_page_nulls(index, page_rows, doubts, chunk)
-    # A null page may hold NaN too: some writers mark a page of nothing but NaN, which has no bounds, as a null page.
+    # A null page may hold NaN too: some writers mark a page of nothing but NaN, which has no bounds, as a
+    # null page.
     counts = _settle_counts(page_rows, nulls, index.nan_count, element, leaf, arrow_type)
     encoding = bound_encoding(element, arrow_type)
     if encoding is None or doubts.bounds:
@@ -347,7 +397,8 @@ def _make_bounds(
     *,
     whole: Bools,
 ) -> Bounds:
-    """Decode the bounds where they are usable; `whole` marks upper bounds that are certainly not truncated."""
+    """Decode the bounds where they are usable; `whole` marks upper bounds that are certainly not
+    truncated."""
     low, has_low = decode_bounds(
         blob, encoding, start=lower.start, length=lower.length, wanted=usable & (lower.start >= 0)
     )
@@ -376,7 +427,8 @@ def _is_topmost(values: npt.NDArray[Any]) -> Bools:
 def agrees_with_chunk(pages: Bounds, chunk: Bounds, *, valued: Bools) -> bool:
     """Return whether the bounds of pages are consistent with those of their chunk.
 
-    They are not where a page's bound lies outside the chunk's, or where all pages together do not reach as far.
+    They are not where a page's bound lies outside the chunk's, or where all pages together do not reach as
+    far.
 
     Parameters
     ----------
@@ -419,8 +471,8 @@ def _is_cut(bound: bytes, value: bytes) -> bool:
 
 
 def _is_raised(bound: bytes, value: bytes) -> bool:
-    """Return whether an upper bound above a value may be that value truncated and then raised in its last byte or
-    character."""
+    """Return whether an upper bound above a value may be that value truncated and then raised in its last
+    byte or character."""
     # Where a byte overflowed, the one before it was raised instead.
     bound = bound.rstrip(b"\x00")
     if not bound:

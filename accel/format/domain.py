@@ -7,6 +7,7 @@ Sources: parquet-format `parquet.thrift` (Statistics, ColumnIndex, ColumnOrder, 
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -51,7 +52,8 @@ class Domain(enum.Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bounds:
-    """Proven bounds and counts of one column's values in n units (files, row groups or pages); every array has length n.
+    """Proven bounds and counts of one column's values in n units (files, row groups, pages or other runs of
+    rows); every array has length n.
 
     Where `has_lower` (`has_upper`) is set, every value of the unit that is neither null nor NaN is
     >= `lower` (<= `upper`). A bound need not occur as a value, since writers truncate. Where the
@@ -69,6 +71,12 @@ class Bounds:
     """-1 unknown (absent is never zero)."""
     nan_count: Int64s
     """-1 unknown; 0 for domains without NaN."""
+    lower_exact: Bools | None = None
+    """Where the lower bound occurs: it is the least value that is not NaN. None: nobody has looked."""
+    upper_exact: Bools | None = None
+    """Where the upper bound occurs."""
+    sums: tuple[int | float, ...] | None = None
+    """Sums of the values that are not null, decimals unscaled; None where they are not known."""
 
     def __len__(self) -> int:
         return len(self.has_lower)
@@ -76,7 +84,8 @@ class Bounds:
     def take(self, units: Int64s) -> Bounds:
         """Return the bounds for other units: unit i of the result is a part of unit `units[i]`.
 
-        A count that is neither zero nor everything becomes unknown, because it need not hold for a part.
+        What need not hold for a part becomes unknown: exactness, sums, and a count that is neither zero nor
+        everything.
         """
         values = self.num_values[units]
         return Bounds(
@@ -92,13 +101,33 @@ class Bounds:
 
     def part(self, begin: int, end: int) -> Bounds:
         """Return the bounds of a half-open range of the units, as views."""
-        return Bounds(self.domain, *(getattr(self, name)[begin:end] for name in _COLUMNS))
+        at = slice(begin, end)
+        return Bounds(
+            domain=self.domain,
+            lower=self.lower[at],
+            upper=self.upper[at],
+            has_lower=self.has_lower[at],
+            has_upper=self.has_upper[at],
+            num_values=self.num_values[at],
+            null_count=self.null_count[at],
+            nan_count=self.nan_count[at],
+            lower_exact=None if self.lower_exact is None else self.lower_exact[at],
+            upper_exact=None if self.upper_exact is None else self.upper_exact[at],
+            sums=None if self.sums is None else self.sums[at],
+        )
 
     @classmethod
     def join(cls, parts: Sequence[Bounds]) -> Bounds:
         """Concatenate bounds that are `joinable`."""
-        columns = (np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS)
-        return cls(parts[0].domain, *columns)
+        if len(parts) == 1:
+            return parts[0]
+        columns: dict[str, Any] = {}
+        for name in _COLUMNS:
+            given = [getattr(part, name) for part in parts]
+            columns[name] = None if any(one is None for one in given) else np.concatenate(given)
+        sums = [part.sums for part in parts]
+        every = None if None in sums else tuple(total for each in sums if each is not None for total in each)
+        return cls(domain=parts[0].domain, sums=every, **columns)
 
     @staticmethod
     def joinable(parts: Sequence[Bounds]) -> bool:
@@ -111,6 +140,54 @@ class Bounds:
                 return False
         return True
 
+    def spread(self, places: Int64s, n: int) -> Bounds:
+        """Return bounds of n units: those of unit i at `places[i]`, and nothing of the others."""
+        columns: dict[str, Any] = {}
+        for name in _COLUMNS:
+            values = getattr(self, name)
+            if values is None:
+                continue
+            filler: Any = -1 if name in _COUNTS else 0
+            if name in ("lower", "upper"):
+                filler = self._filler
+            columns[name] = out = np.full(n, filler, values.dtype)
+            out[places] = values
+        return Bounds(domain=self.domain, **columns)
+
+    def fold(self, sizes: Int64s) -> Bounds:
+        """Return the bounds of stretches of units: of the first `sizes[0]` together, of the next `sizes[1]`
+        together, and so on.
+
+        They are unknown where a unit with values has none, and exact where those of all such units are.
+        """
+        rows, nulls, nans = self.num_values, self.null_count, self.nan_count
+        # A unit without values that bounds could bound does not widen those of the others.
+        counted = (nulls >= 0) & (nans >= 0) & (rows >= 0)
+        some = ~((rows == 0) | ((nulls == rows) & (rows >= 0)) | (counted & (nulls + nans == rows)))
+        owners, n = np.repeat(np.arange(len(sizes)), sizes)[some], len(sizes)
+        filler = self._filler
+        lower, has_lower = _folded(self.lower[some], self.has_lower[some], owners, n, np.minimum, filler)
+        upper, has_upper = _folded(self.upper[some], self.has_upper[some], owners, n, np.maximum, filler)
+        low, high = self.lower_exact, self.upper_exact
+        return Bounds(
+            domain=self.domain,
+            lower=lower,
+            upper=upper,
+            has_lower=has_lower,
+            has_upper=has_upper,
+            num_values=_totals(rows, sizes),
+            null_count=_totals(nulls, sizes),
+            nan_count=_totals(nans, sizes),
+            lower_exact=None if low is None else _every(low[some], owners, n),
+            upper_exact=None if high is None else _every(high[some], owners, n),
+            sums=None if self.sums is None else _stretch_sums(self.sums, sizes),
+        )
+
+    @property
+    def _filler(self) -> Any:
+        """What stands where there is no bound."""
+        return b"" if self.domain is Domain.BYTES else 0
+
     @classmethod
     def unknown(cls, num_values: Int64s) -> Bounds:
         """Return bounds of units of which only the sizes are given."""
@@ -122,11 +199,65 @@ class Bounds:
         )
 
 
-_COLUMNS: Final = tuple(Bounds.__slots__)[1:]
+_COLUMNS: Final = tuple(name for name in Bounds.__slots__ if name not in ("domain", "sums"))
+_COUNTS: Final = frozenset({"num_values", "null_count", "nan_count"})
 
 
 def _all_or_none(count: Int64s, total: Int64s) -> Int64s:
     return np.where((count == 0) | ((count == total) & (total >= 0)), count, -1)
+
+
+def _folded(
+    values: Any, has: Bools, owners: Int64s, count: int, fold: np.ufunc, filler: Any
+) -> tuple[Any, Bools]:
+    """Return the least or the greatest value of each of `count` stretches, and whether it is known.
+
+    It is known where all units of a stretch have one. `owners` are the stretches that the values are of,
+    ascending.
+    """
+    out = np.full(count, filler, values.dtype)
+    every = np.zeros(count, bool)
+    if len(owners):
+        values = np.where(has, values, filler) if values.dtype == object else values
+        starts = np.flatnonzero(np.append(True, owners[1:] != owners[:-1]))
+        some = owners[starts]
+        every[some] = np.logical_and.reduceat(has, starts)
+        out[some] = fold.reduceat(values, starts)
+        out[~every] = filler
+    return out, every
+
+
+def _every(flags: Bools, owners: Int64s, count: int) -> Bools:
+    """Return whether all flags of each stretch are set; so they are where it has none."""
+    every: Bools = np.bincount(owners[~flags], minlength=count) == 0
+    return every
+
+
+def _totals(counts: Int64s, sizes: Int64s) -> Int64s:
+    """Return the sum of the counts of each stretch, -1 where one of them is unknown."""
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+
+    def sums(values: Int64s) -> Int64s:
+        found: Int64s = np.diff(np.concatenate([[0], np.cumsum(values)])[ends]).astype(np.int64)
+        return found
+
+    return np.where(sums((counts < 0).astype(np.int64)) > 0, -1, sums(counts))
+
+
+def _stretch_sums(values: Sequence[int | float], sizes: Int64s) -> tuple[int | float, ...]:
+    ends = np.cumsum(sizes).tolist()
+    return tuple(_sum(values[stop - size : stop]) for stop, size in zip(ends, sizes.tolist(), strict=True))
+
+
+def _sum(values: Sequence[int | float]) -> int | float:
+    """Return a sum; of finite floats exactly, or infinity, which no caller uses, where a part of it
+    overflows."""
+    if not any(isinstance(value, float) for value in values) or not all(map(math.isfinite, values)):
+        return sum(values)
+    try:
+        return math.fsum(values)
+    except OverflowError:
+        return math.inf
 
 
 class RawType(enum.Enum):

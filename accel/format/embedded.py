@@ -1,11 +1,12 @@
 """Indexes embedded in a file: the table of contents that locates them, and DataFusion's `IDX1` index.
 
-The table of contents is JSON under the footer key `accel.indexes`; docs/formats.md specifies it. A fingerprint ties
-it to the file's data. It has a checksum, and so has every index.
+The table of contents is JSON under the footer key `accel.indexes`; docs/formats.md specifies it. A
+fingerprint ties it to the file's data. It has a checksum, and so has every index.
 
-The `IDX1` index of DataFusion's example is its magic, a u64 length, and the distinct texts of a column, one a line.
-It has neither checksum nor fingerprint and does not name its column, so the caller who names one vouches for it.
-An empty payload may mean no text or the empty one; a text with a line end cannot be distinguished from two.
+The `IDX1` index of DataFusion's example is its magic, a u64 length, and the distinct texts of a column, one a
+line. It has neither checksum nor fingerprint and does not name its column, so the caller who names one
+vouches for it. An empty payload may mean no text or the empty one; a text with a line end cannot be
+distinguished from two.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class CoveredColumn:
     column: Path
     signature: str
     of: str
-    """What is indexed: "value", or the name of an expression ("lower", "year", ...; "tuple" for a part of a tuple)."""
+    """What is indexed: "value", or the name of an expression ("lower", "year", ...; "tuple" for a part of a
+    tuple)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +102,8 @@ class Entry:
     columns: tuple[CoveredColumn, ...] = ()
     """What an index of several columns, or of expressions, covers; empty where it covers just `column`."""
     seconds: float | None = None
-    """CPU time of building it, without decoding, as an equal share of its run's time; None where the file lacks it."""
+    """CPU time of building it, without decoding, as an equal share of its run's time; None where the file
+    lacks it."""
 
     def paths(self) -> tuple[Path, ...]:
         """Return the distinct columns that the index covers."""
@@ -151,7 +154,12 @@ def encode_toc(entries: Iterable[Entry], metadata: FileMetadata) -> bytes:
         runs.append({**shared, "params": first.params, "at": rows})
     import json
 
-    toc = {"version": _VERSION, "fingerprint": f"{fingerprint(metadata):016x}", "indexes": runs}
+    toc = {
+        "version": _VERSION,
+        "fingerprint": f"{fingerprint(metadata):016x}",
+        "names": _names_of(metadata),
+        "indexes": runs,
+    }
     return seal(json.dumps(toc, separators=(",", ":"), ensure_ascii=False, sort_keys=False).encode())
 
 
@@ -198,6 +206,11 @@ def _parse(raw: bytes, metadata: FileMetadata) -> Toc:
     if toc.get("fingerprint") != f"{fingerprint(metadata):016x}":
         raise IndexFormatError(
             "the indexes were made for another file", hint="the file was rewritten since; embed them again"
+        )
+    if toc.get("names") not in (None, _names_of(metadata)):
+        raise IndexFormatError(
+            "the indexes were made for columns of other names",
+            hint="the footer was rewritten since; embed them again",
         )
     if "checksum" in toc:
         check_seal(raw)
@@ -393,6 +406,17 @@ def fingerprint(metadata: FileMetadata) -> int:
     return int(hasher.intdigest())
 
 
+def _names_of(metadata: FileMetadata) -> str:
+    """Return a hash of the paths of the leaf columns, which indexes go by."""
+    parts = []
+    for leaf in metadata.schema.leaves:
+        parts.append(len(leaf.path).to_bytes(8, "little"))
+        for name in leaf.path:
+            encoded = name.encode()
+            parts += [len(encoded).to_bytes(8, "little"), encoded]
+    return f"{checksum(b''.join(parts)):016x}"
+
+
 _SEAL = b',"checksum":"%016x"}'
 _SEAL_BYTES = len(_SEAL % 0)
 
@@ -423,7 +447,8 @@ class Checksum:
 
 
 def seal(text: bytes) -> bytes:
-    """Append a field "checksum" to a nonempty JSON object: the checksum of all bytes before the comma ahead of it."""
+    """Append a field "checksum" to a nonempty JSON object: the checksum of all bytes before the comma ahead
+    of it."""
     body = text[:-1]
     return body + _SEAL % checksum(body)
 
@@ -457,7 +482,8 @@ def parse_idx1_offset(metadata: FileMetadata) -> int | None:
 
 
 def idx1_range(metadata: FileMetadata) -> tuple[int, int] | None:
-    """Return the half-open range of bytes that contains the index, and possibly more; None where there is none.
+    """Return the half-open range of bytes that contains the index, and possibly more; None where there is
+    none.
 
     The length is in the index itself, so the range ends at the next thing that the footer locates.
 

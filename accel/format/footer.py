@@ -3,9 +3,9 @@
 Sources: parquet-format `README.md` (File format), `parquet.thrift` (FileMetaData, RowGroup),
 PARQUET-816.
 
-Offsets count from the file's first byte. Chunks outside the file, or not before the footer, are refused and never
-clipped. A page index or bloom filter outside is ignored. One with half of its location (no length, or an offset of
-zero) counts as absent, except that a bloom filter may lack its length.
+Offsets count from the file's first byte. Chunks outside the file, or not before the footer, are refused and
+never clipped. A page index or bloom filter outside is ignored. One with half of its location (no length, or
+an offset of zero) counts as absent, except that a bloom filter may lack its length.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ __all__ = [
     "find_lost_values",
     "parse_footer",
     "parse_tail",
+    "stated_rows",
 ]
 
 MAGIC = b"PAR1"
@@ -57,7 +58,7 @@ IDX1_KEY = "distinct_index_offset"
 _ENCRYPTED_MAGIC = b"PARE"
 _REQUIRED = {2: LIST, 3: I64, 4: LIST}
 """The types of FileMetaData's required fields, without `version`."""
-_TYPE_DEFINED = b"\x1c\x00\x00"
+TYPE_DEFINED = b"\x1c\x00\x00"
 """The Thrift bytes of the usual column order."""
 
 
@@ -79,7 +80,8 @@ class FooterTail:
     """The last eight bytes of a Parquet file, parsed."""
 
     length: int
-    """Length of the footer's Thrift bytes, which come before these eight. It is not checked against the file."""
+    """Length of the footer's Thrift bytes, which come before these eight. It is not checked against the
+    file."""
 
 
 def parse_tail(last8: Buffer) -> FooterTail:
@@ -183,6 +185,21 @@ def _parse(footer: bytes, file_size: int, footer_start: int) -> FileMetadata:
     )
 
 
+def stated_rows(footer: bytes) -> int | None:
+    """Return the rows of the file as the footer's own field says, which the row groups may contradict; None
+    where it does not say."""
+    reader, stated = ThriftReader(footer), None
+    try:
+        for number, ctype in reader.fields():
+            if number == 3 and ctype == I64:
+                stated = reader.zigzag()
+            else:
+                reader.skip(ctype)
+    except (ParquetFormatError, IndexError):
+        return None
+    return stated
+
+
 def find_lost_values(rows: Int64s, chunks: ChunkTable) -> int | None:
     """Return the first row group with no rows but with values in a chunk; None where there is none.
 
@@ -254,7 +271,7 @@ def _read_key_value(reader: ThriftReader, into: dict[str, bytes]) -> None:
 
 def _read_orders(reader: ThriftReader) -> list[int]:
     count = reader.list_of(STRUCT)
-    usual = _TYPE_DEFINED * count
+    usual = TYPE_DEFINED * count
     if reader.buf[reader.pos : reader.pos + len(usual)] == usual:
         reader.pos += len(usual)
         return [ColumnOrder.TYPE_DEFINED] * count

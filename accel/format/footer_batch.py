@@ -2,11 +2,11 @@
 
 Source: parquet-format `parquet.thrift` (FileMetaData).
 
-The footers that one writer writes with one schema differ only in their row groups: the bytes up to the schema's end
-and the bytes after the row groups are the same. A `FooterTemplate` holds those bytes and their meaning, so that they
-are parsed once. The row groups of all the footers are concatenated and parsed as one list
-(`format.row_group_batch`). Where a footer is unusual in any way, nothing is parsed here and `parse_footer` reads it:
-both ways give the same metadata.
+The footers that one writer writes with one schema differ only in their row groups: the bytes up to the
+schema's end and the bytes after the row groups are the same. A `FooterTemplate` holds those bytes and their
+meaning, so that they are parsed once. The row groups of all the footers are concatenated and parsed as one
+list (`format.row_group_batch`). Where a footer is unusual in any way, nothing is parsed here and
+`parse_footer` reads it: both ways give the same metadata.
 """
 
 from __future__ import annotations
@@ -146,7 +146,8 @@ def _find_lists(template: FooterTemplate, footers: Sequence[FooterBytes]) -> tup
 def _build(
     template: FooterTemplate, footers: Sequence[FooterBytes], groups: RowGroups, counts: Int64s
 ) -> tuple[Int64s, Int64s, ChunkTable] | None:
-    """Return the rows, sizes and chunks of all row groups, with the checks of `parse_footer`; None where one fails."""
+    """Return the rows, sizes and chunks of all row groups, with the checks of `parse_footer`; None where one
+    fails."""
     rows, sizes = np.array(groups.rows, np.int64), np.array(groups.sizes, np.int64)
     if (rows < 0).any() or (rows > _MOST_ROWS).any():
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -181,8 +181,8 @@ MISPLACED: Final = -2
 class ChunkTable:
     """All column chunks, each array of shape (row groups, leaves).
 
-    -1 means absent, and an index whose offset is MISPLACED counts as absent. Raw bounds are stored as positions (start
-    and length) in `FileMetadata.footer`; `format.bounds` decodes them on demand.
+    -1 means absent, and an index whose offset is MISPLACED counts as absent. Raw bounds are stored as
+    positions (start and length) in `FileMetadata.footer`; `format.bounds` decodes them on demand.
     """
 
     codec: npt.NDArray[np.int8]
@@ -195,7 +195,8 @@ class ChunkTable:
     start: Int64s
     """The chunk's first byte: that of the dictionary page where there is one, else of the first data page."""
     end: Int64s
-    """The exclusive end, from `compressed`; corrected for writers that left out the dictionary header (PARQUET-816)."""
+    """The exclusive end, from `compressed`; corrected for writers that left out the dictionary header
+    (PARQUET-816)."""
     encodings: npt.NDArray[np.uint32]
     """Bit e is set where the chunk lists encoding e."""
     dictionary_pages: Int32s
@@ -273,7 +274,8 @@ class FileMetadata:
         return len(self.group_rows)
 
     def misplaced_indexes(self, leaves: Collection[int]) -> Iterator[tuple[str, int, int]]:
-        """Yield kind, row group and leaf of each index of these leaves that the footer places outside the file."""
+        """Yield kind, row group and leaf of each index of these leaves that the footer places outside the
+        file."""
         chunks = self.chunks
         for words, offset in (
             ("column index", chunks.column_index_offset),
@@ -339,12 +341,9 @@ class ColumnIndex:
         return len(self.blob) + 57 * self.num_pages + 256
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PageTable:
+class PageTable(NamedTuple):
     """The page headers of a part of a chunk, as arrays over the pages of any type."""
 
-    type: npt.NDArray[np.int8]
-    """The `PageType`."""
     start: Int64s
     """Offset of the header in the bytes that were walked."""
     body: Int64s
@@ -353,23 +352,25 @@ class PageTable:
     """Offset behind the body."""
     uncompressed: Int64s
     """Body bytes after decompression, according to the header."""
+    crc: Int64s
+    """CRC-32 of the stored body, unsigned; -1 without one."""
     num_values: Int64s
     """Values of a data or dictionary page, including nulls."""
+    type: Int64s
+    """The `PageType`."""
     num_rows: Int64s
     """Rows of a v2 data page; -1 for v1."""
     num_nulls: Int64s
     """Nulls of a v2 data page; -1 for v1."""
-    encoding: npt.NDArray[np.int8]
+    encoding: Int64s
     level_bytes: Int64s
     """Bytes of a v2 page's repetition and definition levels, which are uncompressed; else 0."""
     definition_bytes: Int64s
     """Bytes of the definition levels among them."""
-    is_compressed: npt.NDArray[np.bool_]
-    """False only for a v2 page marked uncompressed; otherwise the chunk's codec applies."""
-    level_encoding: npt.NDArray[np.int8]
+    is_compressed: Int64s
+    """0 only for a v2 page marked uncompressed, else 1: the chunk's codec applies."""
+    level_encoding: Int64s
     """Encoding of a v1 page's definition levels; -1 for other pages."""
-    crc: Int64s
-    """CRC-32 of the stored body, unsigned; -1 without one."""
 
     @property
     def num_pages(self) -> int:

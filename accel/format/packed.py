@@ -1,7 +1,8 @@
 """A file's metadata as two buffers, the form in which thousands of files are cached.
 
-Python's garbage collector visits every object of every cached file again and again. It does not visit the contents of
-an array or of bytes, so the cache holds those, and `unpack` makes a `FileMetadata` of them when the file is read.
+Python's garbage collector visits every object of every cached file again and again. It does not visit the
+contents of an array or of bytes, so the cache holds those, and `unpack` makes a `FileMetadata` of them when
+the file is read.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class PackedMetadata:
 
     shared: SharedMetadata
     numbers: Int64s
-    """Shape (row groups, 2 + 32 x leaves): rows, bytes, then the columns of a ChunkTable one after the other."""
+    """Shape (row groups, 2 + 32 x leaves): rows, bytes, then the columns of a ChunkTable one after the
+    other."""
     sorting: tuple[tuple[SortingColumn, ...], ...] | None
     """The sorting columns of each row group; None where no row group is sorted."""
     footer: bytes

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PageHeader",
     "parse_page_header",
+    "parse_sole_page",
     "walk_chunks",
     "walk_pages",
 ]
@@ -35,8 +36,7 @@ NO_CRC = 1 << 40
 _EMPTY = [-1, -1, -1, NO_CRC, -1, -1, -1, -1, -1, -1, -1, 1, -1]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageHeader:
+class PageHeader(NamedTuple):
     """A page header whose numbers are consistent with each other.
 
     `type` and `encoding` are numbers as in `PageType` and `Encoding`. Readers skip pages of other
@@ -74,13 +74,43 @@ def parse_page_header(buf: Buffer, pos: int = 0) -> PageHeader:
     Raises ParquetFormatError where the bytes do not decode or end early, a size is missing or
     negative, levels are longer than the page, or nulls or rows exceed the values.
     """
+    known = _read_front(bytes(memoryview(buf)[pos : pos + _FRONT]))
+    if known is not None:
+        return _header(*known[:2])
     row, end = read_row(buf, pos)
+    return _header(row, end - pos)
+
+
+def parse_sole_page(buf: Buffer) -> PageHeader:
+    """Parse the header of the one page that fills `buf`.
+
+    Parameters
+    ----------
+    buf : Buffer
+        Not empty.
+
+    Raises
+    ------
+    ParquetFormatError
+        As for `walk_pages` with one page.
+    """
+    sole = _known_sole(buf)
+    if sole is not None:
+        return sole.header
+    row, body = read_row(buf, 0)
+    if body + row[COMPRESSED] != len(buf):
+        _check_end(row[COMPRESSED], at=0, left=len(buf) - body)
+        raise _too_many(1)
+    return _header(row, body)
+
+
+def _header(row: list[int], length: int) -> PageHeader:
     crc = row[CRC]
     return PageHeader(
         type=row[TYPE],
         uncompressed_size=row[UNCOMPRESSED],
         compressed_size=row[COMPRESSED],
-        header_length=end - pos,
+        header_length=length,
         num_values=row[VALUES],
         num_rows=row[ROWS],
         num_nulls=row[NULLS],
@@ -111,7 +141,8 @@ def read_row(buf: Buffer, pos: int) -> tuple[list[int], int]:
 
 
 def _find_problem(row: list[int]) -> str | None:
-    """Return what is inconsistent in the numbers, or None; fill in those that the type of page does not have."""
+    """Return what is inconsistent in the numbers, or None; fill in those that the type of page does not
+    have."""
     kind = row[TYPE]
     if not 0 <= kind <= 127:
         return f"no page can be of type {kind}"
@@ -174,8 +205,9 @@ _HEADER_OTHERS: dict[int, Handler] = {
 }
 
 
-_COLUMNS = 14
-"""Numbers for each page while the table is built."""
+_COLUMNS = len(PageTable._fields)
+MIN_BATCH_CHUNKS: Final = 96
+"""Fewest chunks whose headers are read together; reading fewer one by one is faster."""
 
 
 def walk_pages(buf: Buffer, *, max_pages: int, num_values: int | None = None) -> PageTable:
@@ -196,6 +228,9 @@ def walk_pages(buf: Buffer, *, max_pages: int, num_values: int | None = None) ->
     ParquetFormatError
         As for `parse_page_header`, and where a body exceeds `buf`. The place is the position in `buf`.
     """
+    sole = _known_sole(buf) if num_values is None and max_pages else None
+    if sole is not None:
+        return sole.table
     table = array("q")
     _walk(buf, table, max_pages=max_pages, num_values=num_values)
     return _table(table)
@@ -209,57 +244,131 @@ def walk_chunks(
     Parameters and errors are those of `walk_pages`. Positions are relative to each buffer's first byte.
     """
     table = array("q")
-    counts: list[int] = []
-    for buf, values in zip(bufs, num_values, strict=True):
+    counts = np.zeros(len(bufs), np.int64)
+    if len(bufs) < MIN_BATCH_CHUNKS:
+        left: Sequence[int] = range(len(bufs))
+    else:
+        from accel.format.page_header_batch import walk_usual
+
+        numbers, owners, is_left = walk_usual(bufs, num_values=num_values, max_pages=max_pages)
+        counts += np.bincount(owners, minlength=len(bufs))
+        left = np.flatnonzero(is_left).tolist()
+    for chunk in left:
         before = len(table)
-        _walk(buf, table, max_pages=max_pages, num_values=values)
-        counts.append((len(table) - before) // _COLUMNS)
-    return _table(table), np.array(counts, np.int64)
+        _walk(bufs[chunk], table, max_pages=max_pages, num_values=num_values[chunk])
+        counts[chunk] = (len(table) - before) // _COLUMNS
+    rest = _table(table)
+    if len(left) == len(bufs):
+        return rest, counts
+    order = np.argsort(np.concatenate((owners, np.repeat(left, counts[left]))), kind="stable")
+    return PageTable._make(np.concatenate((numbers, rest), axis=1)[:, order]), counts
 
 
 def _walk(buf: Buffer, table: array[int], *, max_pages: int, num_values: int | None) -> None:
     """Append the numbers of each page of `buf` to `table`, as `walk_pages` describes."""
-    size = len(buf)
+    size, view = len(buf), memoryview(buf)
     pos = pages = seen = 0
+    are_short = True
     while pos < size and (num_values is None or seen < num_values):
         if pages == max_pages:
-            raise ParquetFormatError(f"more than {max_pages} pages", place="page headers")
-        row, body = read_row(buf, pos)
+            raise _too_many(max_pages)
+        known = _read_front(bytes(view[pos : pos + _FRONT])) if are_short else None
+        if known is None:
+            # Where one header is long, so are the others.
+            are_short = False
+            row, body = read_row(buf, pos)
+            numbers = _numbers(row)
+        else:
+            row, length, numbers = known
+            body = pos + length
         end = body + row[COMPRESSED]
         if end > size:
-            raise ParquetFormatError(
-                f"a page of {row[COMPRESSED]} bytes where {size - body} are left",
-                place=f"page header at byte {pos}",
-            )
-        if row[TYPE] in (PageType.DATA_PAGE, PageType.DATA_PAGE_V2):
+            _check_end(row[COMPRESSED], at=pos, left=size - body)
+        if row[TYPE] in _DATA:
             seen += row[VALUES]
-        checksum = -1 if row[CRC] == NO_CRC else row[CRC] & 0xFFFFFFFF
-        level_bytes = row[DEFINITION] + row[REPETITION]
-        # No encoding has a number beyond 127: a greater one stands for an unknown encoding.
-        level_encoding = min(max(row[LEVELS], -1), 127)
-        table.extend((pos, body, end, row[UNCOMPRESSED], checksum, row[VALUES], row[TYPE], row[ROWS]))
-        table.extend(
-            (row[NULLS], row[ENCODING], level_bytes, row[DEFINITION], row[IS_COMPRESSED], level_encoding)
-        )
+        table.append(pos)
+        table.append(body)
+        table.append(end)
+        table.extend(numbers)  # arrays are copied into arrays as they are
         pos = end
         pages += 1
 
 
+_DATA: Final = (int(PageType.DATA_PAGE), int(PageType.DATA_PAGE_V2))
+
+
+def _numbers(row: list[int]) -> array[int]:
+    """Return the numbers of one page in the order of a PageTable's columns, behind those of its place."""
+    checksum = -1 if row[CRC] == NO_CRC else row[CRC] & 0xFFFFFFFF
+    level_bytes = row[DEFINITION] + row[REPETITION]
+    # No encoding has a number beyond 127: a greater one stands for an unknown encoding.
+    level_encoding = min(max(row[LEVELS], -1), 127)
+    numbers = (
+        *(row[UNCOMPRESSED], checksum, row[VALUES], row[TYPE], row[ROWS], row[NULLS], row[ENCODING]),
+        *(level_bytes, row[DEFINITION], row[IS_COMPRESSED], level_encoding),
+    )
+    return array("q", numbers)
+
+
+class _SolePage(NamedTuple):
+    """What is known of a page that fills its buffer."""
+
+    table: PageTable
+    header: PageHeader
+
+
+_FRONT: Final = 96
+"""Bytes that hold any header without statistics, which writers of page indexes leave out."""
+
+
+def _known_sole(buf: Buffer) -> _SolePage | None:
+    """Return the facts of the one page that fills `buf`; None where there is no such page, or its header is
+    long.
+
+    They are remembered by the first bytes of the page, header and all: lookups come back to the same pages.
+    """
+    size = len(buf)
+    return _read_sole(bytes(memoryview(buf)[:_FRONT]), size) if size else None
+
+
+@lru_cache(4096)
+def _read_front(front: bytes) -> tuple[list[int], int, array[int]] | None:
+    """Return what `read_row` and `_numbers` do; None where the header is longer, or damaged: whoever reads
+    all of it says which. None of it is to be changed."""
+    try:
+        row, length = read_row(front, 0)
+    except ParquetFormatError:
+        return None
+    return row, length, _numbers(row)
+
+
+@lru_cache(1024)
+def _read_sole(front: bytes, size: int) -> _SolePage | None:
+    """Read the header at the beginning of a page of `size` bytes."""
+    known = _read_front(front)
+    if known is None:
+        return None
+    row, body, numbers = known
+    if body + row[COMPRESSED] != size:
+        return None
+    columns = _table(array("q", (0, body, size, *numbers)))
+    for column in columns:
+        column.flags.writeable = False
+    return _SolePage(columns, _header(row, body))
+
+
+def _too_many(max_pages: int) -> ParquetFormatError:
+    return ParquetFormatError(f"more than {max_pages} pages", place="page headers")
+
+
+def _check_end(size: int, *, at: int, left: int) -> None:
+    """Refuse a body of more bytes than are left behind its header."""
+    if size > left:
+        raise ParquetFormatError(
+            f"a page of {size} bytes where {left} are left", place=f"page header at byte {at}"
+        )
+
+
 def _table(numbers: array[int]) -> PageTable:
     columns = np.array(numbers, np.int64).reshape(-1, _COLUMNS).T.copy()
-    return PageTable(
-        start=columns[0],
-        body=columns[1],
-        end=columns[2],
-        uncompressed=columns[3],
-        crc=columns[4],
-        num_values=columns[5],
-        type=columns[6].astype(np.int8),
-        num_rows=columns[7],
-        num_nulls=columns[8],
-        encoding=columns[9].astype(np.int8),
-        level_bytes=columns[10],
-        definition_bytes=columns[11],
-        is_compressed=columns[12] != 0,
-        level_encoding=columns[13].astype(np.int8),
-    )
+    return PageTable._make(columns)

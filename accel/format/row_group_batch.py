@@ -2,8 +2,8 @@
 
 Source: parquet-format `parquet.thrift` (RowGroup, ColumnChunk).
 
-Where a row group is not as writers usually write it, nothing is read here, and `format.row_groups` reads all of
-them one by one: both ways give the same numbers.
+Where a row group is not as writers usually write it, nothing is read here, and `format.row_groups` reads all
+of them one by one: both ways give the same numbers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["read_row_groups"]
 
-_FEW_GROUPS: Final = 16
+FEW_GROUPS: Final = 16
 """Fewest row groups whose last fields are read together; reading fewer one by one is faster."""
 _TAIL: Final[tuple[Field, ...]] = (
     (2, I64, lambda batch: {"size": batch.number()}),
@@ -51,7 +51,8 @@ _FILE_OFFSET: Final = 2 << 4 | I64
 """The header of `file_offset` as the first field of a ColumnChunk."""
 _OFFSET_BITS: Final = np.array([0, 0, *(int("80" * n + "ff", 16) for n in range(1, 8))], np.uint64)
 _OFFSETS: Final = np.array([0, 0, *(int("80" * n + f"{_FILE_OFFSET:02x}", 16) for n in range(7))], np.uint64)
-"""By the number of bytes of that field: the mask of its header and of its varint's top bits, and their values."""
+"""By the number of bytes of that field: the mask of its header and of its varint's top bits, and their
+values."""
 
 
 def read_row_groups(reader: ThriftReader, num_groups: int, num_leaves: int) -> RowGroups | None:
@@ -102,8 +103,8 @@ def read_row_groups(reader: ThriftReader, num_groups: int, num_leaves: int) -> R
 
 
 def _find_chunks(buf: bytes, words: Words, begin: int, count: int) -> Int64s | None:
-    """Find the headers of the chunks' metadata structs, by the headers of the two fields that follow; None where their
-    number is not `count`."""
+    """Find the headers of the chunks' metadata structs, by the headers of the two fields that follow; None
+    where their number is not `count`."""
     data = np.frombuffer(buf, np.uint8, len(buf) - begin, begin)
     found = []
     like, other = np.empty((2, _BLOCK), np.bool_)
@@ -169,15 +170,17 @@ def _is_all(words: Words, starts: Int64s, heads: Int64s) -> bool:
 def _read_tails(
     buf: Buffer, words: Words, ends: Int64s
 ) -> list[tuple[int, int, int, tuple[SortingColumn, ...]]]:
-    """Return the rows, bytes, end and sorting of each row group; the end is 0 where `GroupReader` must read it."""
+    """Return the rows, bytes, end and sorting of each row group; the end is 0 where `GroupReader` must read
+    it."""
     nothing: list[tuple[int, int, int, tuple[SortingColumn, ...]]] = [(0, 0, 0, ())] * len(ends)
-    if len(ends) < _FEW_GROUPS:
+    if len(ends) < FEW_GROUPS:
         return nothing
     batch = StructBatch(words, ends, last=1)
     sorting: list[tuple[SortingColumn, ...]] = [()]
 
     def read_sorting(batch: StructBatch) -> dict[str, Int64s]:
-        """Read the sorting columns of the first row group; others are irregular unless their bytes are equal."""
+        """Read the sorting columns of the first row group; others are irregular unless their bytes are
+        equal."""
         at = batch.pos + 1
         plain = ThriftReader(buf, int(at[0]))
         sorting.append(read_sorting_columns(plain))

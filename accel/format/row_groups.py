@@ -91,7 +91,8 @@ def read_chunk_on(reader: ThriftReader) -> list[int]:
 
 
 def read_chunks(reader: ThriftReader, table: array[int]) -> int:
-    """Read a row group's list of ColumnChunk; append a row of WIDTH numbers for each, and return their number.
+    """Read a row group's list of ColumnChunk; append a row of WIDTH numbers for each, and return their
+    number.
 
     Raises ParquetFormatError, or IndexError where the data ends early.
     """
@@ -359,8 +360,8 @@ def build_chunks(
 ) -> ChunkTable:
     """Check the arrays of `chunk_arrays`, which are modified, and make a ChunkTable of them.
 
-    `footer_start` may be an array of shape (row groups, 1), for row groups of several files, unless the writer is
-    one of `leaves_out_dictionary_header`.
+    `footer_start` may be an array of shape (row groups, 1), for row groups of several files, unless the
+    writer is one of `leaves_out_dictionary_header`.
 
     Raises ParquetFormatError naming the first invalid chunk: with a physical type other than the schema's, a
     negative size or count, or a range outside the file or within the footer.

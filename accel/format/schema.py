@@ -11,13 +11,14 @@ from typing import Final
 
 from accel.errors import ParquetFormatError
 from accel.format.model import Leaf, ParquetSchema, Physical, Repetition, SchemaElement
-from accel.format.thrift import BINARY, FALSE, I8, I32, STRUCT, ThriftReader
+from accel.format.thrift import BINARY, FALSE, I8, I32, STRUCT, ThriftReader, encode_varint
 
 __all__ = [
     "ConvertedType",
     "LogicalType",
     "build_schema",
     "read_elements",
+    "rename_element",
     "time_unit",
 ]
 
@@ -74,15 +75,16 @@ _CONVERTED_UNITS: Final[dict[int | None, str]] = {
 
 
 def time_unit(element: SchemaElement) -> str | None:
-    """Return Arrow's name of the unit of a time or timestamp leaf; None where the annotation has no known unit."""
+    """Return Arrow's name of the unit of a time or timestamp leaf; None where the annotation has no known
+    unit."""
     if element.logical_type is not None:
         return _UNITS.get(element.logical_params.get("unit", 0))
     return _CONVERTED_UNITS.get(element.converted_type)
 
 
 MAX_PATH_PARTS: Final = 4_000_000
-"""Limit for the sum of the lengths of all leaves' paths. A schema may be deep or wide, but one with a leaf on each
-of very many levels would take memory quadratic in its size."""
+"""Limit for the sum of the lengths of all leaves' paths. A schema may be deep or wide, but one with a leaf on
+each of very many levels would take memory quadratic in its size."""
 
 MAX_LEVEL: Final = 32_767
 """The highest definition level that readers support."""
@@ -148,6 +150,20 @@ def _read_element(reader: ThriftReader, index: int) -> SchemaElement:
     )
 
 
+def rename_element(element: SchemaElement, name: str) -> SchemaElement:
+    """Return a node of the schema under another name, everything else in its encoding as it was."""
+    reader = ThriftReader(element.raw)
+    encoded = name.encode()
+    for field, ctype in reader.fields():
+        if field == 4 and ctype == BINARY:
+            before = reader.pos
+            reader.binary()
+            raw = element.raw[:before] + encode_varint(len(encoded)) + encoded + element.raw[reader.pos :]
+            return replace(element, name=name, raw=raw)
+        reader.skip(ctype)
+    raise ParquetFormatError("a schema element without a name", place="footer")
+
+
 def _read_logical(reader: ThriftReader) -> tuple[int | None, dict[str, int]]:
     """Read the LogicalType union: the field id of its member, and the parameters that matter."""
     member: int | None = None
@@ -204,8 +220,8 @@ class _Group:
 def build_schema(elements: list[SchemaElement]) -> ParquetSchema:
     """Build the tree from the flattened elements; element 0 is the root.
 
-    An element with a physical type is a leaf, one without is a group. A top-level field without leaves is left out,
-    as pyarrow does, since it has no column chunk.
+    An element with a physical type is a leaf, one without is a group. A top-level field without leaves is
+    left out, as pyarrow does, since it has no column chunk.
 
     Raises ParquetFormatError where the numbers of children do not add up to exactly these elements, a leaf
     has children, or the tree exceeds MAX_LEVEL or MAX_PATH_PARTS.

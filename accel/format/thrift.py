@@ -6,7 +6,7 @@ Source: apache/thrift `doc/specs/thrift-compact-protocol.md`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
@@ -41,6 +41,8 @@ __all__ = [
     "encode_list_header",
     "encode_varint",
     "encode_zigzag",
+    "field_spans",
+    "join_spans",
     "read_ints",
     "read_struct",
     "read_zigzags",
@@ -158,13 +160,18 @@ def encode_varint(value: int) -> bytes:
     """Encode a nonnegative number as ULEB128."""
     if value < 0x80:
         return bytes((value,))
-    out = bytearray()
-    _write_varint(out, value)
-    return bytes(out)
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 0x20_0000:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
+    last = 7 * ((value.bit_length() - 1) // 7)
+    return bytes([value >> shift & 0x7F | 0x80 for shift in range(0, last, 7)] + [value >> last])
 
 
 def encode_zigzag(value: int) -> bytes:
     """Encode a signed number as integer fields have it. Raises ValueError beyond int64."""
+    if 0 <= value < 0x40:
+        return bytes((value << 1,))
     return encode_varint(_zigzag(value))
 
 
@@ -413,6 +420,35 @@ def read_struct(buf: Buffer, pos: int = 0) -> tuple[Struct, int]:
     return reader.struct(), reader.pos
 
 
+Span: TypeAlias = tuple[int, int, bytes]
+"""A field of a struct that is not decoded: its id, its compact type, and the bytes of its value."""
+
+
+def field_spans(reader: ThriftReader) -> Iterator[tuple[int, int, int]]:
+    """Yield (field id, compact type, start) of each field of a struct, with the reader behind its value."""
+    for number, ctype in reader.fields():
+        start = reader.pos
+        reader.skip(ctype)
+        yield number, ctype, start
+
+
+def join_spans(fields: Sequence[Span]) -> bytes:
+    """Encode a struct of fields whose values are encoded, in ascending order of their ids."""
+    out = bytearray()
+    last = 0
+    for number, ctype, value in fields:
+        if 0 < number - last <= 15:
+            out.append((number - last) << 4 | ctype)
+        else:
+            out.append(ctype)
+            out += encode_zigzag(number)
+        last = number
+        if ctype > FALSE:
+            out += value
+    out.append(0)
+    return bytes(out)
+
+
 def read_zigzags(reader: ThriftReader, count: int) -> Int64s:
     """Read the next `count` numbers; raises ParquetFormatError where one is invalid or they end early."""
     buf = reader.buf
@@ -445,7 +481,8 @@ def read_ints(
     handlers: Mapping[int, Handler],
     field: int = 0,
 ) -> None:
-    """Read a struct: integer fields into `row` by `slots`, other fields by the handler of `field << 4 | type`.
+    """Read a struct: integer fields into `row` by `slots`, other fields by the handler of `field << 4 |
+    type`.
 
     Fields in neither are skipped. `field` is the last field that has been read already. Raises IndexError
     where the data ends early.

@@ -3,9 +3,9 @@
 Source: apache/thrift `doc/specs/thrift-compact-protocol.md`.
 
 The next eight bytes of every struct are read together: a field's header and the number behind it. A struct is
-marked irregular where anything else comes than ascending fields that the caller names, each of its usual type.
-What was read from an irregular struct means nothing, and `ThriftReader` reads it instead. So this module decides
-nothing about what is valid, only about what is usual.
+marked irregular where anything else comes than ascending fields that the caller names, each of its usual
+type. What was read from an irregular struct means nothing, and `ThriftReader` reads it instead. So this
+module decides nothing about what is valid, only about what is usual.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from accel.arrays import count_ones
 from accel.format.model import Encoding, PageType
 from accel.format.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, TRUE
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHUNK_FIELDS",
+    "PAGE_FIELDS",
     "Field",
     "StructBatch",
     "Words",
@@ -43,8 +45,8 @@ _STEPS: Final = (
     (16, np.uint64(0x0000_3FFF_0000_3FFF), np.uint64(0x3FFF_0000_3FFF_0000), np.uint64(2)),
     (32, np.uint64(0x0000_0000_0FFF_FFFF), np.uint64(0x0FFF_FFFF_0000_0000), np.uint64(4)),
 )
-"""Steps that join groups of 7 bits to 14, 28 and 56: bits above which a step is needed, masks of the lower and
-the upper half, shift."""
+"""Steps that join groups of 7 bits to 14, 28 and 56: bits above which a step is needed, masks of the lower
+and the upper half, shift."""
 _ALL: Final = 64
 """The length in bits of a varint that does not end within the bytes read."""
 
@@ -80,7 +82,8 @@ class StructBatch:
         self._left = 0
 
     def word(self, least: int = 8) -> Words:
-        """Return at least `least` bytes from each position on, padded with zeros. Callers must not write to it."""
+        """Return at least `least` bytes from each position on, padded with zeros. Callers must not write to
+        it."""
         if self._left < least:
             self._word = self.words[self.pos]
             self._left = 8
@@ -99,7 +102,8 @@ class StructBatch:
         self._left = 0
 
     def read(self, fields: Sequence[Field]) -> dict[str, Int64s]:
-        """Read the structs up to and including STOP; return the arrays of the fields' readers, -1 where a field is absent."""
+        """Read the structs up to and including STOP; return the arrays of the fields' readers, -1 where a
+        field is absent."""
         into: dict[str, Int64s] = {}
         head = self.word(1) & np.uint64(0xFF)
         for field, ctype, value in fields:
@@ -201,12 +205,12 @@ class StructBatch:
 
     def _pass_numbers(self, counts: Int64s) -> None:
         ends = ~self.word() & _STOPS[8]
-        taken = np.minimum(np.bitwise_count(ends), counts)
+        taken = np.minimum(count_ones(ends), counts)
         self.irregular |= taken == 0  # a number of more than eight bytes
         for count in range(1, int(taken.max(initial=0))):
             ends = np.where(taken > count, ends & (ends - np.uint64(1)), ends)
         ends ^= ends - np.uint64(1)
-        self.move((np.bitwise_count(ends) >> 3).astype(np.int64))
+        self.move((count_ones(ends) >> 3).astype(np.int64))
         rest = np.where(taken == 0, 0, counts - taken)
         if rest.any():
             self.pass_numbers(rest)
@@ -219,7 +223,7 @@ def _cut_varint(word: Words, left: int) -> tuple[Words, npt.NDArray[np.uint8]]:
     ends &= _STOPS[left - 1]
     ends ^= ends - np.uint64(1)  # all bits up to the last byte's highest; all, where there is no last
     value &= ends
-    return value, np.bitwise_count(ends)
+    return value, count_ones(ends)
 
 
 def _join_bits(value: Words, longest: int) -> Words:
@@ -406,3 +410,40 @@ CHUNK_FIELDS: Final[tuple[Field, ...]] = (
     (7, I32, _number("column_index_length")),
 )
 """The fields of a ColumnChunk from its metadata on."""
+
+
+def _checksum(batch: StructBatch) -> dict[str, Int64s]:
+    crc = batch.number()
+    batch.irregular |= (crc < -0x8000_0000) | (crc > 0xFFFF_FFFF)
+    return {"crc": crc & 0xFFFF_FFFF}
+
+
+def _numbers(kind: str, *names: str) -> tuple[Field, ...]:
+    return tuple((field, I32, _number(f"{kind}_{name}")) for field, name in enumerate(names, 1))
+
+
+PAGE_FIELDS: Final[tuple[Field, ...]] = (
+    (1, I32, _number("type")),
+    (2, I32, _number("uncompressed")),
+    (3, I32, _number("compressed")),
+    (4, I32, _checksum),
+    (
+        5,
+        STRUCT,
+        _struct(
+            *_numbers("v1", "num_values", "encoding", "level_encoding", "repetition"),
+            (5, STRUCT, _STATISTICS),
+        ),
+    ),
+    (7, STRUCT, _struct(*_numbers("dictionary", "num_values", "encoding"), (3, TRUE, _flag("sorted")))),
+    (
+        8,
+        STRUCT,
+        _struct(
+            *_numbers("v2", "num_values", "num_nulls", "num_rows", "encoding", "definition", "repetition"),
+            (7, TRUE, _flag("v2_compressed")),
+            (8, STRUCT, _STATISTICS),
+        ),
+    ),
+)
+"""The fields of a PageHeader."""

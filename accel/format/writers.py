@@ -2,13 +2,14 @@
 
 Each rule names its source. Some faults that other readers list need no rule here:
 
-- PARQUET-686 (parquet-mr before 1.10, parquet-cpp before 1.3): the deprecated bounds are in signed order. They
-  are used only for types whose order is signed (`format.domain`).
-- PARQUET-297 (parquet-mr that left out `created_by`): those versions wrote the deprecated bounds for bytes only.
+- PARQUET-686 (parquet-mr before 1.10, parquet-cpp before 1.3): the deprecated bounds are in signed order.
+  They are used only for types whose order is signed (`format.domain`).
+- PARQUET-297 (parquet-mr that left out `created_by`): those versions wrote the deprecated bounds for bytes
+  only.
 - PARQUET-1065 (INT96): such bounds are never used.
 - apache/arrow-rs issue 6256 (parquet-rs before 53.1): an absent null count is never zero.
-- pola-rs/polars issue 15323, apache/parquet-java issue 3457: bounds that cross and pages that are all null and have no
-  null contradict themselves (`format.bounds`).
+- pola-rs/polars issue 15323, apache/parquet-java issue 3457: bounds that cross and pages that are all null
+  and have no null contradict themselves (`format.bounds`).
 """
 
 from __future__ import annotations
@@ -110,7 +111,8 @@ class _Rule:
     source: str
     applications: tuple[str, ...]
     columns: Callable[[SchemaElement, bool], bool]
-    """Returns whether a column is affected, from its schema element and whether it may have been a dictionary array."""
+    """Returns whether a column is affected, from its schema element and whether it may have been a dictionary
+    array."""
     doubts: Doubts
     since: Version = (0, 0, 0)
     fixed: Version | None = None
@@ -170,7 +172,8 @@ _RULES: Final = (
         fixed=(1, 8, 0),
     ),
     _Rule(
-        "ARROW-12513: nulls of dictionary arrays were not counted; parquet-cpp became parquet-cpp-arrow with 3.0",
+        "ARROW-12513: nulls of dictionary arrays were not counted; parquet-cpp became parquet-cpp-arrow with "
+        "3.0",
         ("parquet-cpp",),
         _is_bytes_dictionary,
         Doubts(null_counts=True),
@@ -183,7 +186,8 @@ _RULES: Final = (
         fixed=(6, 0, 0),
     ),
     _Rule(
-        "apache/arrow issue 15042: of the chunks of an array that share a dictionary only the first one was counted",
+        "apache/arrow issue 15042: of the chunks of an array that share a dictionary only the first one was "
+        "counted",
         ("parquet-cpp-arrow",),
         _is_bytes_dictionary,
         Doubts(bounds=True, null_counts=True),
@@ -236,7 +240,8 @@ _RULES: Final = (
         Doubts(null_counts=True),
     ),
     _Rule(
-        "pola-rs/polars issue 29321: the null count of the chunk was added once a page, and was that of each page",
+        "pola-rs/polars issue 29321: the null count of the chunk was added once a page, and was that of each "
+        "page",
         ("polars",),
         _any,
         Doubts(repeated_null_counts=True),
@@ -266,7 +271,8 @@ _RULES: Final = (
         Doubts(bounds=True),
     ),
     _Rule(
-        "fraugster/parquet-go issue 69, hangxie/parquet-tools pull request 205: wrong null counts; arrow-go took the name on",
+        "fraugster/parquet-go issue 69, hangxie/parquet-tools pull request 205: wrong null counts; arrow-go "
+        "took the name on",
         ("parquet-go",),
         _any,
         Doubts(null_counts=True),
@@ -281,7 +287,8 @@ _RULES: Final = (
         fixed=(18, 7, 0),
     ),
     _Rule(
-        "duckdb/duckdb issue 14430, aloneguid/parquet-dotnet issue 769: shifted by the writer's time zone, or in another unit",
+        "duckdb/duckdb issue 14430, aloneguid/parquet-dotnet issue 769: shifted by the writer's time zone, "
+        "or in another unit",
         ("parquet.net", "parquet-dotnet"),
         _is_timestamp,
         Doubts(bounds=True),
@@ -333,7 +340,8 @@ def doubts_about(
 
 
 def _was_dictionary(kind: pa.DataType, key_value: Mapping[str, bytes]) -> bool:
-    """Return whether a column may have been written from a dictionary array; without Arrow's schema it may always."""
+    """Return whether a column may have been written from a dictionary array; without Arrow's schema it may
+    always."""
     while isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
     return ARROW_SCHEMA_KEY not in key_value or pa.types.is_dictionary(kind)
@@ -345,8 +353,8 @@ _LISTS_USED_VALUES: Final = frozenset({"datafusion", "parquet-mr", "parquet-rs"}
 def lists_used_values(metadata: FileMetadata | SharedMetadata, *, arrow_type: pa.DataType) -> bool:
     """Return whether each entry of a dictionary page is a value of its chunk, given the writer of the file.
 
-    The format does not ask for that. Writers that collect the dictionary from the values have no other entries; those that
-    are given one, as Arrow's of a dictionary array, write it whole.
+    The format does not ask for that. Writers that collect the dictionary from the values have no other
+    entries; those that are given one, as Arrow's of a dictionary array, write it whole.
     """
     application = parse_writer(metadata.created_by).application
     if application == "parquet-cpp-arrow":
@@ -363,8 +371,8 @@ def leaves_out_dictionary_header(created_by: str) -> bool:
 def miscounts_nulls(element: SchemaElement, leaf: Leaf) -> bool:
     """Return whether the null counts of a column may be too low.
 
-    For dictionary-encoded text within structs, Arrow's writer (still in 26.0.1) counts the text's own nulls but not
-    those of the structs. Other writers do the same, so this does not depend on the writer.
+    For dictionary-encoded text within structs, Arrow's writer (still in 26.0.1) counts the text's own nulls
+    but not those of the structs. Other writers do the same, so this does not depend on the writer.
     """
     own = element.repetition == Repetition.OPTIONAL
     return element.physical == Physical.BYTE_ARRAY and leaf.max_definition > own

@@ -9,17 +9,12 @@ if TYPE_CHECKING:
     from accel.indexes.bloom import Bloom as Bloom
     from accel.indexes.distinct import Distinct as Distinct
     from accel.indexes.kind import ChunkValues as ChunkValues
-    from accel.indexes.kind import CoveringKind as CoveringKind
     from accel.indexes.kind import IndexBuilder as IndexBuilder
     from accel.indexes.kind import IndexKind as IndexKind
-    from accel.indexes.kind import JoinableKind as JoinableKind
-    from accel.indexes.kind import JoinedIndex as JoinedIndex
     from accel.indexes.kind import Level as Level
     from accel.indexes.kind import ParsedIndex as ParsedIndex
     from accel.indexes.kind import PartedIndex as PartedIndex
-    from accel.indexes.kind import PartedKind as PartedKind
     from accel.indexes.kind import Presence as Presence
-    from accel.indexes.kind import StreamedKind as StreamedKind
     from accel.indexes.native import native_values as native_values
     from accel.indexes.ngram import Ngram as Ngram
     from accel.indexes.question import LeafOp as LeafOp
@@ -35,8 +30,7 @@ _NAMES = {
     "accel.indexes.bloom": ("Bloom",),
     "accel.indexes.distinct": ("Distinct",),
     "accel.indexes.kind": (
-        *("ChunkValues", "CoveringKind", "IndexBuilder", "IndexKind", "JoinableKind", "JoinedIndex"),
-        *("Level", "ParsedIndex", "PartedIndex", "PartedKind", "Presence", "StreamedKind"),
+        *("ChunkValues", "IndexBuilder", "IndexKind", "Level", "ParsedIndex", "PartedIndex", "Presence"),
     ),
     "accel.indexes.native": ("native_values",),
     "accel.indexes.ngram": ("Ngram",),

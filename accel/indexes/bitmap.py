@@ -1,8 +1,9 @@
 """`bitmap`: exactly which pages or ranges of rows have each value.
 
-It answers EQ and IN, and IS NULL by flags. It costs 8 bytes for each distinct value, and 2 to 10 for each unit that has
-the value. The bytes are a head, which stays cached, and parts by key, so a lookup of one value reads one part. The
-indexes of all row groups can be joined into one, so that a lookup reads one part instead of one of each row group.
+It answers EQ and IN, and IS NULL by flags. It costs 8 bytes for each distinct value, and 2 to 10 for each
+unit that has the value. The bytes are a head, which stays cached, and parts by key, so a lookup of one value
+reads one part. The indexes of all row groups can be joined into one, so that a lookup reads one part instead
+of one of each row group.
 """
 
 from __future__ import annotations
@@ -64,7 +65,6 @@ class Bitmap(KindInParts):
     name: ClassVar[str] = "bitmap"
     version: ClassVar[int] = 1
     joined_version: ClassVar[int] = 2
-    reads: ClassVar[frozenset[int]] = frozenset({1, 2})
     levels: ClassVar[frozenset[Level]] = frozenset({Level.PAGE, Level.ROW_RANGE})
     ops: ClassVar[frozenset[LeafOp]] = frozenset({LeafOp.EQ, LeafOp.IN, LeafOp.IS_NULL})
 
@@ -75,7 +75,7 @@ class Bitmap(KindInParts):
             raise ValueError(f"range_rows is a number of rows, not {self.range_rows}")
 
     def builder(self, *, level: Level) -> _Builder:
-        """Start a new index; see `StreamedKind.builder`."""
+        """Start a new index; see `IndexKind.builder`."""
         return _Builder(self, level)
 
     def join(
@@ -85,7 +85,7 @@ class Bitmap(KindInParts):
         return join_bitmaps(runs, keep=keep)
 
     def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedBitmap:
-        """Parse the head alone; see `PartedKind.parse_head`."""
+        """Parse the head alone; see `IndexKind.parse_head`."""
         return ParsedBitmap(head=self._head(data, level, units), parts={})
 
     def _head(self, data: bytes, level: Level, units: int) -> BitmapHead:
@@ -192,12 +192,12 @@ class _Builder:
 _MAGIC = b"AIBm"
 _JOINED_MAGIC = b"AIBj"
 _PARTS = KeyedParts(b"AIBp", "<u8")
-_LEAST_PART, _MOST_PART = 64, 4096
+LEAST_PART, MOST_PART = 64, 4096
 
 
 def keys_per_part(keys: int, units: int) -> int:
     """Return how many keys a part has: few enough for short parts, and enough for a short head."""
-    return max(min(max(math.isqrt(2 * keys), _LEAST_PART), _MOST_PART, keys_per_block(units)), 1)
+    return max(min(max(math.isqrt(2 * keys), LEAST_PART), MOST_PART, keys_per_block(units)), 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -359,7 +359,7 @@ class ParsedBitmap(IndexInParts):
 
 Read = Callable[[int, int], bytes]
 
-_AT_ONCE = 1 << 19
+AT_ONCE = 1 << 19
 """About how many keys are merged at a time; each takes some 50 bytes."""
 _MOST_UNITS = (1 << 31) - 1
 
@@ -439,7 +439,7 @@ def _ends(heads: Sequence[BitmapHead]) -> list[int | None]:
     firsts = np.concatenate([head.directory.first_keys for head in heads])
     sizes = np.concatenate([head.directory.sizes for head in heads])
     order = np.argsort(firsts, kind="stable")
-    stretch = np.cumsum(sizes[order]) // _AT_ONCE
+    stretch = np.cumsum(sizes[order]) // AT_ONCE
     begins = np.flatnonzero(np.diff(stretch) > 0) + 1
     return [*dict.fromkeys(firsts[order][begins].tolist()), None]
 
@@ -457,7 +457,8 @@ class _Run:
         self._places: Int64s = np.zeros(0, np.int64)
 
     def take(self, end: int | None) -> tuple[Uint64s, Int64s]:
-        """Return the keys before `end` that were not returned yet, each repeated for its units, and those units."""
+        """Return the keys before `end` that were not returned yet, each repeated for its units, and those
+        units."""
         keys, places = [self._keys], [self._places]
         firsts = self._head.directory.first_keys
         while self._next < len(self._spans) and (end is None or int(firsts[self._next]) < end):
@@ -474,7 +475,7 @@ class _Run:
         begin, end = self._spans[number]
         data = memoryview(self._read(begin, end))
         part = _PARTS.read(data, self._head.directory, number, units=len(self._head.presence))
-        rows, units = part.matrix.cells()
+        rows, units = part.matrix.cells(most=int(self._head.counts.sum()))
         if not len(rows) or int(rows[-1]) >= len(part.keys):
             raise IndexFormatError("a part of a bitmap index has keys without a unit")
         return part.keys[rows], units + self._first_unit

@@ -1,8 +1,8 @@
 """`bloom`: a filter of the values of each page, sized by their number.
 
 It answers EQ and IN, and IS NULL by flags. At a false-positive rate of 1 %, it costs about 10.5 bits for each
-distinct value of a page. The filters consist of blocks of 256 bits, as Parquet's own do. The bytes are a head, and
-parts by hash; each part has some blocks of every unit's filter.
+distinct value of a page. The filters consist of blocks of 256 bits, as Parquet's own do. The bytes are a
+head, and parts by hash; each part has some blocks of every unit's filter.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ class Bloom(KindInParts):
             raise ValueError(f"fpp is a probability between 0 and 1, not {self.fpp}")
 
     def builder(self, *, level: Level) -> _Builder:
-        """Start a new index; see `StreamedKind.builder`."""
+        """Start a new index; see `IndexKind.builder`."""
         return _Builder(self.fpp, level)
 
     def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedBloom:
-        """Parse the head alone; see `PartedKind.parse_head`."""
+        """Parse the head alone; see `IndexKind.parse_head`."""
         return ParsedBloom(read_head(data, units), {})
 
     @property
@@ -94,7 +94,8 @@ class Bloom(KindInParts):
 def _load(fpp: float) -> float:
     """Return the mean number of values of a block at which absent values pass with this probability.
 
-    Parquet's own formula assumes equally full blocks; since they are not, its rate comes out up to twice as high.
+    Parquet's own formula assumes equally full blocks; since they are not, its rate comes out up to twice as
+    high.
     """
     low, high = 0.01, 512.0
     for _ in range(50):
@@ -150,7 +151,7 @@ class _Builder:
     def finish(self) -> bytes:
         presence = Presence.joined(self.presence)
         counts = block_counts(np.array([len(each) for each in self.hashes], np.int64), self.fpp)
-        count = _part_count(counts)
+        count = part_count(counts)
         counts = -(-counts // count) * count
         starts = np.concatenate(([0], np.cumsum(counts)))
         words = np.zeros(int(starts[-1]) * WORDS, np.uint32)
@@ -160,8 +161,9 @@ class _Builder:
         return encode_bloom(presence, self.tag, words=words, counts=counts // count, parts=count)
 
 
-def _part_count(counts: Int64s) -> int:
-    """Return a power of two that gives parts a fair size and costs little padding of the filters to a multiple."""
+def part_count(counts: Int64s) -> int:
+    """Return a power of two that gives parts a fair size and costs little padding of the filters to a
+    multiple."""
     total = int(counts.sum())
     count = 1
     while count < MOST_PARTS and total * WORDS * 4 > 2 * count * _PART_BYTES:

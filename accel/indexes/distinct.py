@@ -1,7 +1,7 @@
 """`distinct`: the few values of a low-cardinality column, and the units that have each.
 
-It answers every question by testing each value. It stores each value once, and about two bytes for each value in each
-unit. Where there are more values than the limit, only null flags are stored.
+It answers every question by testing each value. It stores each value once, and about two bytes for each value
+in each unit. Where there are more values than the limit, only null flags are stored.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Distinct(IndexKind):
     max_bytes: int = 1 << 20
 
     def builder(self, *, level: Level) -> _Builder:
-        """Start a new index; see `StreamedKind.builder`."""
+        """Start a new index; see `IndexKind.builder`."""
         return _Builder(self, level)
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedDistinct:
@@ -73,7 +73,7 @@ class Distinct(IndexKind):
         return ParsedDistinct(presence, values, matrix, len(data))
 
     def shortcoming(self, data: bytes, *, units: int) -> str | None:
-        """Return why an index rules nothing out but nulls, or None; see `LimitedKind.shortcoming`."""
+        """Return why an index rules nothing out but nulls, or None; see `IndexKind.shortcoming`."""
         blob = BlobReader(data, _MAGIC)
         blob.units(units)
         some = bool(blob.presence(units).value.any())

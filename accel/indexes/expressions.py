@@ -1,10 +1,12 @@
-"""What a zone map may cover: columns, expressions over them (folded text, calendar parts), and tuples of columns.
+"""What a zone map may cover: columns, expressions over them (folded text, calendar parts), and tuples of
+columns.
 
-Their textual form is `a`, `b.c`, `"any name"`, `lower(s)`, `year(t)` or `(a, b)`; commas separate list members.
+Their textual form is `a`, `b.c`, `"any name"`, `b."any name"`, `lower(s)`, `year(t)` or `(a, b)`; commas
+separate list members.
 
-Text is folded by the Python that writes an index and again by the Python that reads it. `str.casefold` never changes
-for a character once Unicode has assigned it, but a later Unicode may fold a character that this one has not assigned.
-So text with unassigned characters ("not settled") proves nothing.
+Text is folded by the Python that writes an index and again by the Python that reads it. `str.casefold` never
+changes for a character once Unicode has assigned it, but a later Unicode may fold a character that this one
+has not assigned. So text with unassigned characters ("not settled") proves nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import pyarrow as pa
 from accel.arrays import bytes_array, from_numpy, integers, mask, pack_bits, validity
 from accel.errors import SchemaMismatchError
 from accel.indexes.native import Tag, code_values, tag_of, uniform
+from accel.predicate.expr import quoted_name, quoted_path
 from accel.predicate.kinds import Family, kind_of
 
 if TYPE_CHECKING:
@@ -159,7 +162,8 @@ def apply_expression(expression: Expression, array: pa.Array) -> pa.Array:
 
 
 def apply_to_value(expression: Expression, value: Any, *, kind: pa.DataType) -> Any:
-    """Apply an expression to a native value; return None where there is no result, or a later Unicode may change it."""
+    """Apply an expression to a native value; return None where there is no result, or a later Unicode may
+    change it."""
     if expression is Expression.VALUE:
         return value
     if expression is Expression.LOWER:
@@ -204,7 +208,7 @@ class Member:
     """One column, or those of a tuple: each a name or dotted path, or the names of its path."""
 
     def __str__(self) -> str:
-        inner = ", ".join(_quoted(each if isinstance(each, str) else ".".join(each)) for each in self.columns)
+        inner = ", ".join(map(_written, self.columns))
         if len(self.columns) > 1:
             return f"({inner})"
         return inner if self.of is Expression.VALUE else f"{self.of}({inner})"
@@ -267,16 +271,26 @@ def inputs_of(members: Iterable[Member]) -> tuple[str | tuple[str, ...], ...]:
     return tuple(dict.fromkeys(column for member in members for column in member.columns))
 
 
-def _name(text: str) -> str:
+def _name(text: str) -> str | tuple[str, ...]:
+    path = quoted_path(text.strip())
+    if path is not None:
+        # A path of a single name without a dot is that name.
+        return path[0] if len(path) == 1 and "." not in path[0] else path
     token = _TOKEN.fullmatch(text)
-    if token is None or token[2] is not None:
+    if token is None or token[3] is None:
         raise _unreadable(text)
-    return token[3] if token[1] is None else token[1].replace('""', '"')
+    return token[3]
+
+
+def _written(column: str | tuple[str, ...]) -> str:
+    if isinstance(column, str):
+        return _quoted(column)
+    return ".".join(quoted_name(name) if "." in name else _quoted(name) for name in column)
 
 
 def _quoted(name: str) -> str:
     token = _TOKEN.fullmatch(name)
-    return name if token is not None and token[3] == name else '"' + name.replace('"', '""') + '"'
+    return name if token is not None and token[3] == name else quoted_name(name)
 
 
 def _unreadable(text: str) -> ValueError:

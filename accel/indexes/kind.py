@@ -1,7 +1,6 @@
-"""The protocols of index kinds: a kind builds an index from a column's values and parses it; the index prunes.
+"""What an index kind is: a kind builds an index from a column's values and parses it; the index prunes.
 
-Every kind implements `IndexKind`, and its indexes `ParsedIndex`. The protocols at the end are optional; a kind that has
-their methods need not derive from them.
+Every kind derives from `IndexKind`, which describes it; its indexes have the members of `ParsedIndex`.
 """
 
 from __future__ import annotations
@@ -25,18 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ChunkValues",
-    "CoveringKind",
     "IndexBuilder",
     "IndexKind",
-    "JoinableKind",
-    "JoinedIndex",
     "Level",
-    "LimitedKind",
     "ParsedIndex",
     "PartedIndex",
-    "PartedKind",
     "Presence",
-    "StreamedKind",
     "first_rows_of",
 ]
 
@@ -62,7 +55,8 @@ class ChunkValues:
     """
 
     array: pa.Array
-    """The decoded values, one for each row, perhaps in a dictionary array; a field comes without its struct."""
+    """The decoded values, one for each row, perhaps in a dictionary array; a field comes without its
+    struct."""
     first_rows: Int64s
     """The index of the first row of each data page among these rows; [0] where pages are unknown."""
     num_rows: int
@@ -283,19 +277,20 @@ class IndexBuilder(Protocol):
         ...
 
 
-@runtime_checkable
-class IndexKind(Protocol):
-    """One kind of index. Derive from it to inherit the optional members.
+class IndexKind:
+    """One kind of index: what it stores, how values become its bytes, and what it answers.
 
-    The other protocols of `accel.indexes.kind` are optional: a `builder` that takes row groups a run of pages at a
-    time; a head, for indexes that are read in parts; a way to `join` the indexes of many row groups; several columns
-    as `inputs`. An attribute `reads` names the versions that `parse` accepts, where there is more than one.
+    A kind of your own derives from it, and has at least a name, `build` or `builder`, and `parse`. The other
+    members are for kinds that can do more.
     """
 
     name: ClassVar[str] = ""
     """The name in files and in `indexes={"column": "name"}`."""
     version: ClassVar[int] = 1
     """The version of the bytes; an index of another version is not used."""
+    joined_version: ClassVar[int | None] = None
+    """The version of the bytes that `join` makes, whose parsed index has `group_units`: the units of each row
+    group, in order. None where page indexes of row groups are not joined."""
     levels: ClassVar[frozenset[Level]] = frozenset({Level.PAGE})
     ops: ClassVar[frozenset[LeafOp]] = frozenset(LeafOp)
     """The tests that it may answer; its bytes are not fetched for others."""
@@ -315,13 +310,30 @@ class IndexKind(Protocol):
         bytes
             The index.
         """
-        begin = getattr(self, "builder", None)
-        if begin is None:
+        builder = self.builder(level=level)
+        if builder is None:
             raise NotImplementedError(f"{type(self).__name__} builds no index")
-        builder: IndexBuilder = begin(level=level)
         for chunk in chunks:
             builder.add(chunk)
         return builder.finish()
+
+    def builder(self, *, level: Level) -> IndexBuilder | None:
+        """Start a new index that takes values while pages are decoded, instead of a row group at a time.
+
+        Parameters
+        ----------
+        level : Level
+            The units that it answers for.
+
+        Returns
+        -------
+        IndexBuilder or None
+            The builder; None for kinds that have `build` alone.
+        """
+        return None
+
+    def check_installed(self) -> None:
+        """Raise ValueError if a package that builds indexes is not there."""
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedIndex:
         """Parse the bytes of an index.
@@ -345,37 +357,43 @@ class IndexKind(Protocol):
         IndexFormatError
             The bytes are damaged, or have another number of units.
         """
-        ...
+        raise NotImplementedError(f"{type(self).__name__} parses no index")
 
     @property
     def params(self) -> Mapping[str, Any]:
         """Parameters of the build, which the file records: small, and of JSON's types."""
         return {}
 
+    @property
+    def reads(self) -> frozenset[int]:
+        """The versions that `parse` accepts."""
+        return frozenset(one for one in (self.version, self.joined_version) if one is not None)
 
-class StreamedKind(IndexKind, Protocol):
-    """A kind that takes values while pages are decoded, instead of a row group at a time."""
-
-    def builder(self, *, level: Level) -> IndexBuilder:
-        """Start a new index.
+    def shortcoming(self, data: bytes, *, units: int) -> str | None:
+        """Find out why an index cannot prune.
 
         Parameters
         ----------
-        level : Level
-            The units that it answers for.
+        data : bytes
+            The whole index, or its head where the kind has one.
+        units : int
+            The number of units.
 
         Returns
         -------
-        IndexBuilder
-            The builder.
+        str or None
+            Why, and what to use instead; None where it can.
+
+        Raises
+        ------
+        IndexFormatError
+            As `parse` raises it.
         """
-        ...
+        return None
 
+    # -- large indexes, which are read in parts: the head, and the parts that a question needs ----
 
-class PartedKind(IndexKind, Protocol):
-    """A kind whose large indexes are read in parts: the head, and the parts that a question needs."""
-
-    def head_bytes(self, data: bytes) -> int:
+    def head_bytes(self, data: bytes) -> int | None:
         """Find the length of the head of an index.
 
         Parameters
@@ -385,12 +403,12 @@ class PartedKind(IndexKind, Protocol):
 
         Returns
         -------
-        int
-            The number of bytes.
+        int or None
+            The number of bytes; None for kinds that are read as a whole.
         """
-        ...
+        return None
 
-    def parse_head(self, data: bytes, *, level: Level, units: int) -> PartedIndex:
+    def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedIndex:
         """Parse the head alone.
 
         Parameters
@@ -404,15 +422,92 @@ class PartedKind(IndexKind, Protocol):
 
         Returns
         -------
-        PartedIndex
-            The index without its parts.
+        ParsedIndex
+            The index without its parts: a `PartedIndex`.
 
         Raises
         ------
         IndexFormatError
-            As `IndexKind.parse` raises it.
+            As `parse` raises it.
         """
-        ...
+        return self.parse(data, level=level, units=units)
+
+    def join(
+        self, runs: Sequence[Callable[[int, int], bytes]], *, keep: Callable[[bytes], None]
+    ) -> bytes | None:
+        """Join the page indexes of several row groups to one, where there is a `joined_version`.
+
+        Parameters
+        ----------
+        runs : sequence of callables
+            For each index a function that returns its bytes [start, end).
+        keep : callable
+            Called with each part of the new index, in order.
+
+        Returns
+        -------
+        bytes or None
+            The head of the new index; None if they do not join.
+        """
+        return None
+
+    # -- several columns -------------------------------------------------------------------------
+
+    @property
+    def inputs(self) -> Sequence[str | tuple[str, ...]]:
+        """The columns of a kind of several, as names, dotted paths or the names of paths; it takes structs
+        with a field for each."""
+        return ()
+
+    @property
+    def members(self) -> Sequence[object]:
+        """The parts of a kind of several columns, as texts show them."""
+        return self.inputs
+
+    def over(self, columns: Sequence[str]) -> IndexKind:
+        """Return the kind for several columns.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            Columns, and what else the kind may be of.
+
+        Returns
+        -------
+        IndexKind
+            The same kind over them.
+
+        Raises
+        ------
+        ValueError
+            It is of one column.
+        """
+        raise ValueError(f"index kind {self.name} is of one column, not of {', '.join(columns)!r}")
+
+    def located(self, paths: Sequence[tuple[str, ...]]) -> IndexKind:
+        """Return the kind with the paths of its inputs.
+
+        Parameters
+        ----------
+        paths : sequence of paths
+            The path of each of `inputs` in the file.
+
+        Returns
+        -------
+        IndexKind
+            The same kind with them.
+        """
+        return self
+
+    def covers(self) -> Iterable[tuple[int, str]]:
+        """List what a kind of several columns covers.
+
+        Returns
+        -------
+        iterable of (int, str)
+            Positions of columns in `inputs`, each with `value` or an expression.
+        """
+        return tuple((at, "value") for at in range(len(self.inputs)))
 
 
 class PartedIndex(ParsedIndex, Protocol):
@@ -451,63 +546,4 @@ class PartedIndex(ParsedIndex, Protocol):
         IndexFormatError
             A range does not verify.
         """
-        ...
-
-
-class LimitedKind(IndexKind, Protocol):
-    """A kind whose indexes may be unable to prune, and that says so."""
-
-    def shortcoming(self, data: bytes, *, units: int) -> str | None:
-        """Return why an index cannot prune, and what to use instead; None where it can.
-
-        `data` is the whole index, or its head where the kind has one. Raises IndexFormatError, as `parse` does.
-        """
-        ...
-
-
-class JoinableKind(IndexKind, Protocol):
-    """A kind whose page indexes of many row groups can be joined into one."""
-
-    joined_version: ClassVar[int]
-    """The version of the bytes of a joined index, for which `parse` returns a `JoinedIndex`."""
-
-    def join(
-        self, runs: Sequence[Callable[[int, int], bytes]], *, keep: Callable[[bytes], None]
-    ) -> bytes | None:
-        """Join the indexes of several row groups to one.
-
-        Parameters
-        ----------
-        runs : sequence of callables
-            For each index a function that returns its bytes [start, end).
-        keep : callable
-            Called with each part of the new index, in order.
-
-        Returns
-        -------
-        bytes or None
-            The head of the new index; None if they do not join.
-        """
-        ...
-
-
-class JoinedIndex(ParsedIndex, Protocol):
-    """An index of the pages of all row groups."""
-
-    @property
-    def group_units(self) -> Int64s | None:
-        """The number of units of each row group, in order; None for an index of one row group."""
-        ...
-
-
-class CoveringKind(IndexKind, Protocol):
-    """A kind of several columns."""
-
-    @property
-    def inputs(self) -> Sequence[str | tuple[str, ...]]:
-        """The columns, as names, dotted paths or the names of paths; the kind takes structs with a field for each."""
-        ...
-
-    def covers(self) -> Iterable[tuple[int, str]]:
-        """Yield what it covers: positions of columns in `inputs`, each with `value` or an expression."""
         ...

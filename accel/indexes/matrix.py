@@ -1,8 +1,9 @@
 """A sparse matrix of bits, by key and unit, in roaring bitmaps.
 
-Cell (key, unit) is member `key * units + unit` of a bitmap in the portable format of RoaringFormatSpec. Members have
-32 bits, so a matrix is cut into blocks of whole keys. CRoaring's behaviour on a bitmap that breaks the rules of the
-format (members out of order, a wrong cardinality) is undefined, so they are checked here first.
+Cell (key, unit) is member `key * units + unit` of a bitmap in the portable format of RoaringFormatSpec.
+Members have 32 bits, so a matrix is cut into blocks of whole keys. CRoaring's behaviour on a bitmap that
+breaks the rules of the format (members out of order, a wrong cardinality) is undefined, so they are checked
+here first.
 """
 
 from __future__ import annotations
@@ -177,15 +178,18 @@ def _broken(what: str) -> IndexFormatError:
     return IndexFormatError(f"an index holds a broken bitmap: {what}")
 
 
-_MEMBERS = 1 << 32
+MEMBERS = 1 << 32
 _DENSE = 1 << 20
 """Most cells for which a flag for each is cheaper than sorting."""
-_FEW = 64
+_MOST_CELLS = 1 << 27
+"""Cells of a part that are listed: 16 bytes of memory for each."""
+FEW = 64
 """Most keys that are looked up one by one; for more, all runs of cells are read."""
 
 
 def distinct_cells(rows: Int64s, columns: Int64s, *, width: int, height: int) -> Int64s:
-    """Return the distinct cells `row * width + column`, ascending; rows are below `height`, columns below `width`."""
+    """Return the distinct cells `row * width + column`, ascending; rows are below `height`, columns below
+    `width`."""
     cells = rows * width
     cells += columns
     if width * height > 16 * len(cells) + _DENSE:
@@ -197,7 +201,7 @@ def distinct_cells(rows: Int64s, columns: Int64s, *, width: int, height: int) ->
 
 def keys_per_block(units: int) -> int:
     """Return the number of keys of every block but the last."""
-    return _MEMBERS // max(units, 1)
+    return MEMBERS // max(units, 1)
 
 
 def write_matrix(out: BlobWriter, cells: Int64s, *, keys: int, units: int) -> None:
@@ -239,8 +243,14 @@ class Matrix:
         found = self.blocks[key // step] & BitMap(range(low, low + self.units))
         return np.frombuffer(found.to_array(), np.uint32).astype(np.int64) - low
 
-    def cells(self) -> tuple[Int64s, Int64s]:
-        """Return the key and the unit of each cell that is set, ordered by key, then unit."""
+    def cells(self, *, most: int) -> tuple[Int64s, Int64s]:
+        """Return the key and the unit of each cell that is set, ordered by key, then unit.
+
+        Raises IndexFormatError where more than `most` are set: a few bytes may set all of them.
+        """
+        count = sum(map(len, self.blocks))
+        if count > min(most, _MOST_CELLS):
+            raise IndexFormatError(f"an index has a part of {count} units of keys, more than are written")
         step = keys_per_block(self.units)
         found = [
             np.frombuffer(block.to_array(), np.uint32).astype(np.int64) + number * step * self.units
@@ -253,7 +263,7 @@ class Matrix:
         """Return the units that have one of the keys, given as flags for all keys."""
         out = np.zeros(self.units, bool)
         wanted = np.flatnonzero(keys)
-        if len(wanted) <= _FEW:
+        if len(wanted) <= FEW:
             for key in wanted.tolist():
                 out[self.row(key)] = True
             return out

@@ -1,7 +1,7 @@
 """Column values in the form that indexes store and compare, and the 64-bit keys of those values.
 
-Text and binary are bytes; integers, dates, times, timestamps (ticks) and decimals (unscaled) are integers; -0.0 is
-0.0, and all NaN are one value. A key is the value's own 64 bits, or their XXH64 with seed 0.
+Text and binary are bytes; integers, dates, times, timestamps (ticks) and decimals (unscaled) are integers;
+-0.0 is 0.0, and all NaN are one value. A key is the value's own 64 bits, or their XXH64 with seed 0.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ARROW",
+    "FILL",
     "NUMPY",
     "Coded",
     "Tag",
@@ -230,10 +231,20 @@ ARROW = {
     Tag.BYTES: pa.large_binary(),
     Tag.BOOLEAN: pa.bool_(),
 }
+FILL: dict[Tag, Any] = {
+    Tag.INT64: 0,
+    Tag.UINT64: 0,
+    Tag.INT128: 0,
+    Tag.INT256: 0,
+    Tag.FLOAT64: 0.0,
+    Tag.BYTES: b"",
+    Tag.BOOLEAN: False,
+}
+"""The value that is stored where there is none."""
 NUMPY: dict[Tag, Any] = {Tag.INT64: "<i8", Tag.UINT64: "<u8", Tag.FLOAT64: "<f8", Tag.BOOLEAN: "u1"}
 
 
-_SAMPLE = 1024
+SAMPLE = 1024
 
 
 _P1, _P2, _P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
@@ -252,8 +263,8 @@ def bits_of(values: pa.Array) -> Uint64s | None:
 
 
 def hash_values(values: pa.Array) -> Uint64s:
-    """Return the XXH64 of each value of a uniform array without nulls: of its 8 bytes (with a boolean widened),
-    of the 16 or 32 bytes of a wide decimal, or of the value itself for bytes."""
+    """Return the XXH64 of each value of a uniform array without nulls: of its 8 bytes (with a boolean
+    widened), of the 16 or 32 bytes of a wide decimal, or of the value itself for bytes."""
     bits = bits_of(values)
     if bits is not None:
         return hash_bits(bits)
@@ -272,18 +283,19 @@ def hash_values(values: pa.Array) -> Uint64s:
 
 
 def bits_of_rows(array: pa.Array) -> tuple[Uint64s, Bools] | None:
-    """Return the 64 bits of every row's value, and which rows have one, for a column whose values seldom repeat.
+    """Return the 64 bits of every row's value, and which rows have one, for a column whose values seldom
+    repeat.
 
-    Return None for other columns and for types that do not fit into 64 bits. Finding the distinct values of such a
-    column would take longer than the rest of the build.
+    Return None for other columns and for types that do not fit into 64 bits. Finding the distinct values of
+    such a column would take longer than the rest of the build.
     """
     if pa.types.is_dictionary(array.type) or tag_of(array.type) not in (Tag.INT64, Tag.UINT64, Tag.FLOAT64):
         return None
     values = uniform(array)
     bits = bits_of(values)
-    if bits is None or len(bits) < _SAMPLE:
+    if bits is None or len(bits) < SAMPLE:
         return None
-    sample = np.sort(bits[:: len(bits) // _SAMPLE])
+    sample = np.sort(bits[:: len(bits) // SAMPLE])
     if 2 * int((sample[1:] == sample[:-1]).sum()) > len(sample):
         return None
     return bits, validity(values)
@@ -295,7 +307,8 @@ def hash_natives(values: tuple[Any, ...], tag: Tag) -> Uint64s:
 
 
 def hash_bits(words: Uint64s) -> Uint64s:
-    """Return the XXH64 of the eight bytes of each word, by the specification's steps for inputs of that length."""
+    """Return the XXH64 of the eight bytes of each word, by the specification's steps for inputs of that
+    length."""
     with np.errstate(over="ignore"):
         lane = _rotated(words * np.uint64(_P2), 31) * np.uint64(_P1)
         out = np.uint64(_P5 + 8) ^ lane

@@ -1,8 +1,9 @@
 """`ngram`: the trigrams (runs of three bytes) of a column's text, and the pages that have each.
 
-It answers LIKE and ILIKE with a literal run of three bytes or more, EQ, IN, and IS NULL by flags. Text is folded by
-`str.casefold`, so that all texts that ILIKE treats as equal are equal. It costs 4 bytes for each trigram that occurs,
-and about 2 for each page that has it: for varied words a tenth to a half of the compressed text.
+It answers LIKE and ILIKE with a literal run of three bytes or more, EQ, IN, and IS NULL by flags. Text is
+folded by `str.casefold`, so that all texts that ILIKE treats as equal are equal. It costs 4 bytes for each
+trigram that occurs, and about 2 for each page that has it: for varied words a tenth to a half of the
+compressed text.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ Uint32s = npt.NDArray[np.uint32]
 _MAGIC = b"AIN3"
 _PARTS = KeyedParts(b"AINp", "<u4")
 _OPAQUE = "some value of every unit is no text that can be searched in; take bitmap or bloom instead"
-_PART_KEYS = 512
+PART_KEYS = 512
 _GRAMS = 1 << 24
 """The number of trigrams of bytes."""
 _MANY_KEYS = 100
@@ -64,15 +65,15 @@ class Ngram(KindInParts):
     ops: ClassVar[frozenset[LeafOp]] = frozenset({LeafOp.LIKE, LeafOp.EQ, LeafOp.IN, LeafOp.IS_NULL})
 
     def builder(self, *, level: Level) -> _Builder:
-        """Start a new index; see `StreamedKind.builder`."""
+        """Start a new index; see `IndexKind.builder`."""
         return _Builder(level)
 
     def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedNgram:
-        """Parse the head alone; see `PartedKind.parse_head`."""
+        """Parse the head alone; see `IndexKind.parse_head`."""
         return ParsedNgram(_read_head(data, units), {})
 
     def shortcoming(self, data: bytes, *, units: int) -> str | None:
-        """Return why an index rules nothing out but nulls, or None; see `LimitedKind.shortcoming`."""
+        """Return why an index rules nothing out but nulls, or None; see `IndexKind.shortcoming`."""
         head = _read_head(data[: head_length(data)], units)
         values = head.presence.value
         return _OPAQUE if bool(values.any()) and bool(head.opaque[values].all()) else None
@@ -110,7 +111,8 @@ class UnitGrams:
                 width=len(coded.values),
                 height=1,
             )
-            # Invalid text, and text outside of this Python's Unicode, may match in ways that folding does not foresee.
+            # Invalid text, and text outside of this Python's Unicode, may match in ways that folding does not
+            # foresee.
             folded = fold_all(coded.values.take(from_numpy(present)).to_pylist())
             grams.append(self.distinct(_grams(folded or [])))
             opaque.append(folded is None)
@@ -151,7 +153,7 @@ class _Builder:
         grams = self._units.distinct(np.concatenate([*self.found, np.zeros(0, np.uint32)]))
         cells = [np.searchsorted(grams, here) * units + unit for unit, here in enumerate(self.found)]
         every = np.sort(np.concatenate([*cells, np.zeros(0, np.int64)]))
-        step = max(1, min(_PART_KEYS, keys_per_block(units)))
+        step = max(1, min(PART_KEYS, keys_per_block(units)))
         directory, parts = _PARTS.cut(grams, every, step=step, units=units)
         head = BlobWriter(b"")
         head.u32(units)
@@ -264,13 +266,15 @@ class ParsedNgram(IndexInParts):
 
 
 def gram_alternatives(question: LeafQuestion) -> list[Uint32s] | None:
-    """Return lists of trigrams, each ascending: a passing value has all of one list. None where trigrams cannot tell."""
+    """Return lists of trigrams, each ascending: a passing value has all of one list. None where trigrams
+    cannot tell."""
     runs = _runs(question)
     return None if runs is None else [sort_distinct(_grams(each)) for each in runs]
 
 
 def _runs(question: LeafQuestion) -> list[list[bytes]] | None:
-    """Return lists of texts: a passing value contains all texts of one list. None where the index cannot tell."""
+    """Return lists of texts: a passing value contains all texts of one list. None where the index cannot
+    tell."""
     if question.tag is not Tag.BYTES:
         return None
     if question.op is LeafOp.LIKE and question.pattern is not None:

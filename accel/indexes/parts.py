@@ -1,7 +1,7 @@
 """Indexes that are read in parts: the head, the directory of the parts, and parts by key.
 
-An index in parts begins with a head, which stays cached. It locates the parts and has their checksums, so a question
-reads few bytes of a large index. docs/formats.md specifies the bytes.
+An index in parts begins with a head, which stays cached. It locates the parts and has their checksums, so a
+question reads few bytes of a large index. docs/formats.md specifies the bytes.
 """
 
 from __future__ import annotations
@@ -197,7 +197,8 @@ class KeyedParts:
         return Directory.of(keys[::step].astype(np.uint64), np.diff(stops, prepend=0), parts), parts
 
     def read(self, data: memoryview, directory: Directory, number: int, *, units: int) -> KeyedPart:
-        """Read a part; raises IndexFormatError for bytes that are not the part that the directory describes."""
+        """Read a part; raises IndexFormatError for bytes that are not the part that the directory
+        describes."""
         check_part(data, directory.checksums[number])
         blob = BlobReader(data, self.magic)
         count = int(directory.sizes[number])
@@ -217,7 +218,8 @@ class KindInParts(IndexKind):
         raise NotImplementedError
 
     def head_bytes(self, data: bytes) -> int:
-        """Return the length of the head of an index: a reader needs it before it can tell which part to read."""
+        """Return the length of the head of an index: a reader needs it before it can tell which part to
+        read."""
         return head_length(data)
 
     def parse(self, data: bytes, *, level: Level, units: int) -> IndexInParts:
@@ -229,7 +231,8 @@ class KindInParts(IndexKind):
 class IndexInParts(ParsedIndex):
     """An index whose head was read, and perhaps some of its parts.
 
-    A subclass names the parts that a question needs, and reads one. Its head has `length`, in bytes, and `spans()`.
+    A subclass names the parts that a question needs, and reads one. Its head has `length`, in bytes, and
+    `spans()`.
     """
 
     head: Any

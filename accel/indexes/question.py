@@ -38,8 +38,8 @@ MANY_KEYS = 1000
 class LeafOp(enum.StrEnum):
     """The tests that indexes answer; all others are derived from them.
 
-    `!=` is the negation of EQ, `>` of LE, and `>=` of LT; the engine negates. Integers (hence dates, timestamps and
-    decimals) have LE and no LT; booleans have only EQ.
+    `!=` is the negation of EQ, `>` of LE, and `>=` of LT; the engine negates. Integers (hence dates,
+    timestamps and decimals) have LE and no LT; booleans have only EQ.
     """
 
     EQ = "="
@@ -61,12 +61,13 @@ class LeafQuestion:
     arrow_type: pa.DataType
     """The type of the column, as the scan sees it."""
     values: tuple[Any, ...]
-    """The literals in the form of `native_values`: int, float, bytes or bool. EQ, LT and LE have one, IN has each once,
-    LIKE and IS_NULL have none. NaN occurs with EQ and IN only and equals itself; a zero is 0.0."""
+    """The literals in the form of `native_values`: int, float, bytes or bool. EQ, LT and LE have one, IN has
+    each once, LIKE and IS_NULL have none. NaN occurs with EQ and IN only and equals itself; a zero is 0.0."""
     pattern: Pattern | None
     """The pattern of LIKE and ILIKE (`pattern.ignore_case`); `pattern.runs` are its literal runs."""
     with_null: bool
-    """Whether an IN lists NULL, so that a value not among `values` gives NULL; `ask` applies it, not the kind."""
+    """Whether an IN lists NULL, so that a value not among `values` gives NULL; `ask` applies it, not the
+    kind."""
     atom: Node
     """The leaf as an atom over column 0."""
 

@@ -1,7 +1,8 @@
 """The index kinds that this process can use, and guarded calls to them.
 
-Kinds are accel's own, those that a caller registers, and those of installed packages. Since a kind may be foreign
-code, its answers are checked before they prune rows, and its index is not used where it raises an exception.
+Kinds are accel's own, those that a caller registers, and those of installed packages. Since a kind may be
+foreign code, its answers are checked before they prune rows, and its index is not used where it raises an
+exception.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ _OURS = {
 }
 _GROUP = "accel.indexes"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
-_registered: dict[str, IndexKind] = {}
-_packages_seen = False
+kinds_by_name: dict[str, IndexKind] = {}
+packages_seen = False
 # Whether this thread is loading packages, which may look up kinds while they are imported.
 _loading: ContextVar[bool] = ContextVar("loading", default=False)
 
@@ -56,7 +57,7 @@ def register_index(kind: IndexKind) -> IndexKind:
     Parameters
     ----------
     kind : IndexKind
-        An instance, with `name`, `version`, `levels`, `build` and `parse`.
+        An instance.
 
     Returns
     -------
@@ -68,30 +69,29 @@ def register_index(kind: IndexKind) -> IndexKind:
     ValueError
         The name is one of accel's own, or is not made of letters, digits, `_`, `.` and `-`, 64 at most.
     TypeError
-        The kind is a class instead of an instance, or lacks a member.
+        The kind is a class instead of an instance, or does not derive from `IndexKind`.
     """
     if isinstance(kind, type):
         raise TypeError(f"register an instance: register_index({kind.__name__}())")
-    missing = [name for name in ("name", "version", "levels", "build", "parse") if not hasattr(kind, name)]
-    if missing:
-        raise TypeError(f"{type(kind).__name__} is no index kind: it lacks {', '.join(missing)}")
+    if not isinstance(kind, IndexKind):
+        raise TypeError(f"{type(kind).__name__} is no index kind: it does not derive from IndexKind")
     if not isinstance(kind.name, str) or not _NAME.fullmatch(kind.name):
         raise ValueError(f"{kind.name!r} is no name for an index kind")
     if kind.name in _OURS:
         raise ValueError(f"{kind.name!r} is the name of accel's own index kind")
-    _registered[kind.name] = kind
+    kinds_by_name[kind.name] = kind
     return kind
 
 
 def find_kind(name: str, version: int | None = None) -> IndexKind | None:
     """Return the kind of this name; None where there is none, or it does not read this version."""
-    found = _own(name) or _registered.get(name)
+    found = _own(name) or kinds_by_name.get(name)
     if found is None:
         _load_packages()
-        found = _registered.get(name)
+        found = kinds_by_name.get(name)
     if found is None or version is None:
         return found
-    return found if version in getattr(found, "reads", {found.version}) else None
+    return found if version in found.reads else None
 
 
 def make_kind(spec: str | IndexKind) -> IndexKind:
@@ -120,7 +120,7 @@ def kinds() -> Mapping[str, IndexKind]:
     """
     _load_packages()
     ours = {name: kind for name in _OURS if (kind := _own(name)) is not None}
-    return {**_registered, **ours}
+    return {**kinds_by_name, **ours}
 
 
 def _own(name: str) -> IndexKind | None:
@@ -133,8 +133,8 @@ def _own(name: str) -> IndexKind | None:
 
 def _load_packages() -> None:
     """Register the kinds that packages announce as entry points; a broken one is a warning."""
-    global _packages_seen
-    if _packages_seen or _loading.get():
+    global packages_seen
+    if packages_seen or _loading.get():
         return
     token = _loading.set(True)
     try:
@@ -142,7 +142,7 @@ def _load_packages() -> None:
     finally:
         _loading.reset(token)
     # Set last, so that no other thread misses a kind that is still being loaded; two threads may both load.
-    _packages_seen = True
+    packages_seen = True
 
 
 def _load_entry_points() -> None:
@@ -152,7 +152,7 @@ def _load_entry_points() -> None:
         try:
             found = point.load()
             kind = found() if isinstance(found, type) else found
-            if kind.name not in _registered:
+            if kind.name not in kinds_by_name:
                 register_index(kind)
         except Exception as error:  # noqa: BLE001 - whatever a foreign package raises
             warnings.warn(
@@ -186,9 +186,11 @@ def ask(parsed: ParsedIndex, question: LeafQuestion, *, units: int, signature: s
     question : LeafQuestion
         The leaf.
     units : int
-        The entries that the answer must have: 1, or the number of pages or of row ranges (`len(parsed.first_rows)`).
+        The entries that the answer must have: 1, or the number of pages or of row ranges
+        (`len(parsed.first_rows)`).
     signature : str
-        The `signature_of` the column's type when the index was built. Where the scan's differs, the answer is None.
+        The `signature_of` the column's type when the index was built. Where the scan's differs, the answer is
+        None.
 
     Raises
     ------
@@ -207,15 +209,15 @@ def ask(parsed: ParsedIndex, question: LeafQuestion, *, units: int, signature: s
     return found
 
 
-def ask_all(parsed: Any, asked: Sequence[tuple[LeafQuestion, bool]], *, units: int) -> Evidence | None:
+def ask_all(parsed: Any, questions: Sequence[tuple[LeafQuestion, bool]], *, units: int) -> Evidence | None:
     """Ask an index of several columns whether one row can give all leaves their answers, each true or false.
 
     Return None where the index cannot tell. The caller checks the columns' signatures. Raises as `ask` does.
     """
     together = getattr(parsed, "prune_all", None)
-    if together is None or not asked:
+    if together is None or not questions:
         return None
-    found: Evidence | None = guarded(together, asked)
+    found: Evidence | None = guarded(together, questions)
     if found is not None:
         _check(found, units)
     return found

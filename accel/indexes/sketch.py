@@ -1,6 +1,7 @@
 """`sketch`: an estimate of the number of distinct values and of their distribution, for planning.
 
-It proves nothing, so it never prunes. The HyperLogLog sketch takes 2 KB and the quantiles 1 KB, whatever the data.
+It proves nothing, so it never prunes. The HyperLogLog sketch takes 2 KB and the quantiles 1 KB, whatever the
+data.
 """
 
 from __future__ import annotations
@@ -57,8 +58,13 @@ class Sketch(IndexKind):
         if not 4 <= self.lg_k <= 18 or not 1 <= self.buckets <= _MAX_BUCKETS:
             raise ValueError("a sketch has lg_k of 4 to 18 and 1 to 65536 buckets")
 
+    def check_installed(self) -> None:
+        """Raise ValueError if the package that builds sketches is not there; reading them does not need
+        it."""
+        _datasketches()
+
     def builder(self, *, level: Level) -> _Builder:
-        """Start a new index; see `StreamedKind.builder`."""
+        """Start a new index; see `IndexKind.builder`."""
         return _Builder(self)
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedSketch:
@@ -99,10 +105,20 @@ class Sketch(IndexKind):
         return {"lg_k": self.lg_k, "buckets": self.buckets}
 
 
+def _datasketches() -> Any:
+    try:
+        import datasketches  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise ValueError(
+            "to build a sketch takes the package datasketches: pip install 'accel-parquet[sketch]' "
+            "(it has no wheel for Python 3.14)"
+        ) from error
+    return datasketches
+
+
 class _Builder:
     def __init__(self, kind: Sketch) -> None:
-        import datasketches  # type: ignore[import-untyped]
-
+        datasketches = _datasketches()
         self.kind = kind
         self.distinct = datasketches.hll_sketch(kind.lg_k, datasketches.tgt_hll_type.HLL_4)
         self.spread = datasketches.kll_doubles_sketch(_KLL_K)
@@ -200,7 +216,8 @@ class ParsedSketch:
         at = _double(value)
         if not len(self.edges) or not self.edges[0] <= at <= self.edges[-1]:
             return 0.0
-        # A value that fills whole buckets is as frequent as they; the others are assumed to be equally frequent.
+        # A value that fills whole buckets is as frequent as they; the others are assumed to be equally
+        # frequent.
         low, high = np.searchsorted(self.edges, at, "left"), np.searchsorted(self.edges, at, "right")
         return max(float(high - low - 1) / (len(self.edges) - 1), 1.0 / max(self.distinct, 1.0))
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from accel.arrays import integers, mask
+from accel.arrays import integers, mask, pack_bits, validity
 from accel.errors import IndexFormatError
 from accel.indexes.kind import Presence
 from accel.indexes.native import ARROW, NUMPY, Tag, tag_of
@@ -55,7 +55,8 @@ class BlobWriter:
         self.flags(presence.value)
 
     def values(self, values: pa.Array) -> None:
-        """Append a uniform array without nulls: u32 tag, u32 count, values (BYTES: u32 ends, then all bytes)."""
+        """Append a uniform array without nulls: u32 tag, u32 count, values (BYTES: u32 ends, then all
+        bytes)."""
         tag = tag_of(values.type)
         if tag is None:
             raise TypeError(f"{values.type} is no stored type")
@@ -73,6 +74,18 @@ class BlobWriter:
             self._parts.append(data[start : start + len(values) * tag.width].to_pybytes() if data else b"")
         else:
             self.array(integers(values), NUMPY[tag])
+
+    def optional_bytes(self, values: pa.Array) -> None:
+        """Append binary values, as many as the reader must know: flags of those that are not null, u32 length
+        of each, or 0 where it varies, and then their u32 ends; then all bytes."""
+        each = [value for value in values.to_pylist() if value is not None]
+        lengths = {len(value) for value in each}
+        self.flags(validity(values))
+        width = lengths.pop() if len(lengths) == 1 else 0
+        self.u32(width)
+        if not width:
+            self.array(np.cumsum([len(value) for value in each], dtype=np.uint64), "<u4")
+        self._parts.extend(each)
 
     def bytes(self) -> bytes:
         return b"".join(self._parts)
@@ -131,6 +144,24 @@ class BlobReader:
 
     def presence(self, units: int) -> Presence:
         return Presence(self.flags(units), self.flags(units))
+
+    def optional_bytes(self, count: int) -> pa.Array:
+        """Read that many binary values."""
+        there = self.flags(count)
+        width, some = self.u32(), int(there.sum())
+        if width:
+            ends = np.arange(1, some + 1, dtype=np.int64) * width
+        else:
+            ends = self.array(some, "<u4").astype(np.int64)
+        lengths = np.zeros(count, np.int64)
+        lengths[there] = np.diff(ends, prepend=0)
+        total = int(ends[-1]) if some else 0
+        if bool((lengths < 0).any()) or total >> 31:
+            raise IndexFormatError("an index holds values that end before they start")
+        data = pa.py_buffer(bytes(self.take(total)))
+        nulls = None if some == count else pack_bits(there)
+        offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+        return pa.Array.from_buffers(pa.binary(), count, [nulls, pa.py_buffer(offsets), data])
 
     def values(self) -> pa.Array:
         try:

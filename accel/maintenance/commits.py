@@ -1,28 +1,37 @@
 """Replace many files of a directory by others, so that a job that is killed can be finished or taken back.
 
-The new files are written under hidden names. A call of the same job takes over what one that was killed has written of them.
-Then the journal is put, by compare-and-swap, and from then on they count:
-they get their names, the index outside the files takes them up in one commit, and the old files are removed. Each of these
-steps may be done twice, so whoever finds the journal of a job that was killed finishes it.
+The new files are written under hidden names. A call of the same job takes over what one that was killed has
+written of them. Then the journal is put, by compare-and-swap, and from then on they count: they get their
+names, the index outside the files takes them up in one commit, and the old files are removed. Each of these
+steps may be done twice, so whoever finds the journal of a job that was killed finishes it. Before a new file
+can be seen, a record of what it replaces is put, which stays: a stream that has read the old files does not
+read their rows again.
+
+Several calls may be at work in one directory, and each may be suspended anywhere for any time. So none
+removes or overwrites what another may need: the journal is only swapped, hidden files are removed by those
+whose swap has shown that nobody else counts on them, and all else carries the name of its job.
 """
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from accel.cache.freshness import swap_bytes
 from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.metrics import Metrics
 from accel.options import MIB
+from accel.runtime.tasks import Group
 from accel.store.client import Client
+from accel.store.local_store import checksums_of
 from accel.store.location import Location
-from accel.store.range_store import Mover, ObjectEntry, Remover, Writer, is_weak
+from accel.store.range_store import Mover, ObjectEntry, Remover, Writer
 from accel.store.request_errors import foremost
-from accel.store.tasks import Group
+from accel.store.writes import swap_bytes
 from accel.tables.journal import (
+    IDLE,
     JOURNAL_NAME,
     STAGE_PREFIX,
     AddedFile,
@@ -30,7 +39,9 @@ from accel.tables.journal import (
     JournalState,
     RemovedFile,
     read_journal,
+    record_path,
 )
+from accel.versions import is_weak
 
 __all__ = ["DirectoryCommit"]
 
@@ -41,13 +52,22 @@ _MOST_STAGED: Final = 64 * MIB
 """Bytes of a plan or a record."""
 
 Published = Callable[[Journal], Awaitable[None]]
-"""Is called when the new files have their names, before the old ones are removed. It may be called again for the same journal."""
+"""Is called when the new files have their names, before the old ones are removed. It may be called again for
+the same journal."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
     journal: Journal
     etag: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Idle:
+    """The journal, or the lack of one, while no job is at work."""
+
+    etag: str | None
+    """None where there is no such object."""
 
 
 class DirectoryCommit:
@@ -84,7 +104,8 @@ class DirectoryCommit:
         return f"{STAGE_PREFIX}{self.id}-{name}"
 
     async def begin(self, job: str, *, published: Published) -> Journal | None:
-        """Finish what a job that was killed has left, and announce this one; the same job before its commit is taken over.
+        """Finish what a job that was killed has left, and announce this one; the same job before its commit
+        is taken over.
 
         Returns
         -------
@@ -100,13 +121,13 @@ class DirectoryCommit:
         """
         self._check_store()
         found = await self._read()
-        if found is not None and found.journal.state is JournalState.COMMITTED:
+        while isinstance(found, _Found) and found.journal.state is JournalState.COMMITTED:
             self._mine = found
             await self._finish(published)
             if found.journal.job == job:
                 return found.journal
-            found = None
-        if found is not None and found.journal.job == job:
+            found = await self._read()
+        if isinstance(found, _Found) and found.journal.job == job:
             await self._put(replace(found.journal, owner=_token()), instead_of=found)
             self.taken_over = True
             return None
@@ -119,11 +140,13 @@ class DirectoryCommit:
         mine = self._require()
         await self._announce(mine.journal.job, instead_of=mine)
 
-    async def _announce(self, job: str, *, instead_of: _Found | None) -> None:
+    async def _announce(self, job: str, *, instead_of: _Found | _Idle) -> None:
         mine = Journal(id=_token(), state=JournalState.WRITING, owner=_token(), job=job)
+        # Listed before, so that none is of a job that is announced behind this one.
+        staged = await self._list_staged()
         await self._put(mine, instead_of=instead_of)
         # The jobs that wrote these were killed, or find their announcement gone and give up.
-        await self._remove_staged(but=mine.id)
+        await _each(staged, self._client.remove)
 
     async def commit(
         self,
@@ -156,22 +179,36 @@ class DirectoryCommit:
             index=index,
             notes=notes,
         )
-        await self._put(journal, instead_of=self._mine)
-        await self._finish(published)
+        try:
+            await self._put(journal, instead_of=self._mine)
+        except ObjectChangedError:
+            if not await self._was_finished(journal):
+                raise
+            self._mine = None
+        else:
+            await self._finish(published)
+
+    async def _was_finished(self, journal: Journal) -> bool:
+        """Return whether another call has found this commit, and finished it, before it was read back."""
+        there = await self._list()
+        record = record_path(journal.id) if journal.removed else None
+        names = [file.path for file in journal.added] if record is None else [record]
+        return bool(names) and all(name in there for name in names)
 
     async def abandon(self) -> None:
         """Remove what was written, and the announcement; after a commit, do nothing."""
         if self._mine is None:
             return
         found = await self._read()
-        same = found is not None and found.journal.id == self.id
-        is_mine = found is not None and _of_one_call(found.journal, self._require().journal)
-        if found is not None and is_mine and found.journal.state is JournalState.COMMITTED:
-            return
-        if is_mine or not same:  # else another call has taken it over, and needs what is there
-            await self._remove_staged(of=self.id)
-        if is_mine:
-            await self._client.remove(self._path)
+        if isinstance(found, _Found) and found.journal.id == self.id:
+            mine = self._mine.journal
+            if found.journal.state is JournalState.COMMITTED or not _of_one_call(found.journal, mine):
+                return  # the next job finishes it, or another call has taken it over and needs what is there
+            try:
+                await self._swap(IDLE, found.etag)  # from here on nobody takes it over
+            except ObjectChangedError:
+                return
+        await self._remove_staged(of=self.id)
         self._mine = None
 
     # -- new files without their names -----------------------------------------------------------
@@ -210,12 +247,21 @@ class DirectoryCommit:
 
     async def _finish(self, published: Published) -> None:
         journal = self._require().journal
+        if journal.removed:
+            await self._put_record(journal)
         await _each(journal.added, self._publish)
         await published(journal)
         await self._remove_old(journal)
         await self._remove_staged(of=journal.id)
-        await self._client.remove(self._path)
+        with contextlib.suppress(ObjectChangedError):  # another call has finished it, too
+            await self._swap(IDLE, self._require().etag)
         self._mine = None
+
+    async def _put_record(self, journal: Journal) -> None:
+        """Write down which files are replaced by which, unless that was done before."""
+        path = self._directory + record_path(journal.id)
+        with contextlib.suppress(ObjectChangedError):
+            await swap_bytes(self._client, path, journal.record().encode(), if_match=None)
 
     async def _publish(self, file: AddedFile) -> None:
         """Give a new file its name, if it does not have it."""
@@ -238,25 +284,24 @@ class DirectoryCommit:
         gone: list[str] = []
         for file in journal.removed:
             entry = there.get(file.path)
-            if entry is None:
-                continue
-            if (entry.etag, entry.size) == (file.etag, file.size):
-                gone.append(file.path)
-            else:
+            if entry is not None and (entry.etag, entry.size) != (file.etag, file.size):
                 left.append(file.path)
+                continue
+            # A job that was killed may have removed the file alone.
+            gone += [path for path in (file.path, checksums_of(file.path)) if path in there]
         await _each(gone, lambda path: self._client.remove(self._directory + path))
         self.left = tuple(left)
 
-    async def _remove_staged(self, *, of: str = "", but: str | None = None) -> None:
-        """Remove new files without their names: those of one job, or of all but one."""
+    async def _remove_staged(self, *, of: str) -> None:
+        """Remove the new files of a job that have no names."""
+        await _each(await self._list_staged(of), self._client.remove)
+
+    async def _list_staged(self, of: str = "") -> list[str]:
+        """Return the paths of new files without their names: those of one job, or of all."""
         entries = await self._client.list_below(f"{self._directory}_accel")
-        prefix = self._directory + STAGE_PREFIX
         # A process that was killed leaves hidden files in a local directory.
-        hidden = f"{self._directory}_accel/.optimize-"
-        staged = [entry.path for entry in entries if entry.path.startswith((prefix + of, hidden + of))]
-        if but is not None:
-            staged = [path for path in staged if not path.startswith((prefix + but, hidden + but))]
-        await _each(staged, self._client.remove)
+        prefixes = (self._directory + STAGE_PREFIX + of, f"{self._directory}_accel/.optimize-{of}")
+        return [entry.path for entry in entries if entry.path.startswith(prefixes)]
 
     # -- the journal -----------------------------------------------------------------------------
 
@@ -303,20 +348,16 @@ class DirectoryCommit:
         entries = await self._client.list_below(self._directory.rstrip("/"))
         return {entry.path[start:]: entry for entry in entries}
 
-    async def _read(self) -> _Found | None:
+    async def _read(self) -> _Found | _Idle:
         found = await read_journal(self._client, self._path, Metrics())
-        return None if found is None else _Found(*found)
+        if found is None:
+            return _Idle(None)
+        journal, etag = found
+        return _Idle(etag) if journal is None else _Found(journal, etag)
 
-    async def _put(self, journal: Journal, *, instead_of: _Found | None) -> None:
-        data = journal.encode()
+    async def _put(self, journal: Journal, *, instead_of: _Found | _Idle) -> None:
         try:
-            if instead_of is None:
-                await swap_bytes(self._client, self._path, data, if_match=None)
-            else:
-                etag = instead_of.etag
-                if etag is None or is_weak(etag):
-                    raise StoreError("the store gives no strong etag, by which to commit", path=self._name)
-                await swap_bytes(self._client, self._path, data, if_match=etag)
+            await self._swap(journal.encode(), instead_of.etag, first=instead_of == _Idle(None))
         except ObjectChangedError as error:
             raise ObjectChangedError(
                 "another job began in this directory: this one changes nothing",
@@ -324,9 +365,15 @@ class DirectoryCommit:
                 hint="have one job at a time in a directory",
             ) from error
         found = await self._read()
-        if found is None or not _of_one_call(found.journal, journal):
+        if not isinstance(found, _Found) or not _of_one_call(found.journal, journal):
             raise ObjectChangedError("another job began in this directory", path=str(self.location))
         self._mine = found
+
+    async def _swap(self, data: bytes, etag: str | None, *, first: bool = False) -> None:
+        """Put the journal in place of a version of it, or where there is none yet."""
+        if not first and (etag is None or is_weak(etag)):
+            raise StoreError("the store gives no strong etag, by which to commit", path=self._name)
+        await swap_bytes(self._client, self._path, data, if_match=None if first else etag)
 
     @property
     def _name(self) -> str:

@@ -7,12 +7,12 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from accel.api import AUTO
-from accel.catalog.objects import directory_at
-from accel.catalog.published import index_beside
+from accel.catalog.asking.published import index_beside
+from accel.catalog.homes.objects import directory_at
 from accel.catalog.verbs import IndexCall
 from accel.errors import (
     AccelError,
@@ -27,8 +27,10 @@ from accel.maintenance.progress import JobProgress, Progress, run_to_end
 from accel.maintenance.table_files import list_table
 from accel.metrics import Metrics
 from accel.options import Options, check_options
-from accel.store import io_loop
-from accel.store.client import Connector
+from accel.runtime import io_loop
+from accel.runtime.time_limits import time_limit
+from accel.scanning.spec import AUTO
+from accel.store.clients import Connector
 from accel.writing.embedding import EmbedJob
 from accel.writing.wanted import Indexes
 
@@ -98,27 +100,31 @@ def embed_files(
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
     options: Options | None = None,
+    timeout: float | None = None,
 ) -> EmbedFilesReport:
     """Put indexes into all Parquet files of a directory, as `accel.embed` does into one.
 
-    Each file is replaced by itself, whole, and only if nobody has changed it meanwhile. Files that have just these indexes are passed
-    over, so that a call which was stopped goes on where it is called again.
+    Each file is replaced by itself, whole, and only if nobody has changed it meanwhile. Files that have just
+    these indexes are passed over, so that a call which was stopped goes on where it is called again.
 
     Parameters
     ----------
     source : str or PathLike
         The URL or path of a directory of Parquet files.
     to : str or PathLike, optional
-        Another directory, which gets a file with the indexes for each file of `source`; by default the files are replaced.
+        Another directory, which gets a file with the indexes for each file of `source`; by default the files
+        are replaced.
     indexes : mapping
         As for `accel.embed`.
     index : str, PathLike or None
-        An index outside the files that is refreshed in the end; by default the one in `_accel/` of the directory, if there is
-        one. None for none.
+        An index outside the files that is refreshed in the end; by default the one in `_accel/` of the
+        directory, if there is one. None for none.
     progress : callable, optional
         Called with a `JobProgress` for each file that is done. An exception that it raises ends the run.
     store, storage_options, options
         As for `accel.embed`.
+    timeout : float, optional
+        Seconds after which the call ends with ScanTimeoutError; files that are done by then stay so.
 
     Returns
     -------
@@ -148,7 +154,8 @@ def embed_files(
     )
     # Credentials must not stay in the variables of a frame that a traceback may show.
     del source, to, store, storage_options
-    return job.run()
+    with time_limit(timeout, job.source):
+        return job.run()
 
 
 async def embed_files_async(
@@ -161,12 +168,14 @@ async def embed_files_async(
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
     options: Options | None = None,
+    timeout: float | None = None,
 ) -> EmbedFilesReport:
-    """Run `embed_files` from a coroutine. Cancelled, it ends the files that are under way, and leaves the others.
+    """Run `embed_files` from a coroutine. Cancelled, it ends the files that are under way, and leaves the
+    others.
 
     Parameters
     ----------
-    source, to, indexes, index, progress, store, storage_options, options
+    source, to, indexes, index, progress, store, storage_options, options, timeout
         As for `embed_files`.
 
     Returns
@@ -185,7 +194,8 @@ async def embed_files_async(
         options=options,
     )
     del source, to, store, storage_options
-    return await run_to_end(job.run, job.cancelled)
+    with time_limit(timeout, job.source):
+        return await run_to_end(job.run, job.cancelled)
 
 
 class EmbedFilesJob:
@@ -249,7 +259,7 @@ class EmbedFilesJob:
             list_table(
                 self.source,
                 self._text,
-                self._connector.client,
+                self._connector,
                 in_store=self._in_store,
                 metrics=Metrics(),
             )
@@ -265,7 +275,7 @@ class EmbedFilesJob:
             waiting: list[Future[EmbeddedFile]] = []
             try:
                 for done, path in enumerate(paths):
-                    waiting.append(pool.submit(self._embed_one, path))
+                    waiting.append(pool.submit(copy_context().run, self._embed_one, path))
                     if len(waiting) > _AT_ONCE:
                         yield self._note(waiting.pop(0).result(), done - _AT_ONCE + 1, total)
                 for left in range(len(waiting)):

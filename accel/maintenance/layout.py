@@ -13,16 +13,18 @@ from typing import Any, BinaryIO, Final, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from accel.arrays import bytes_of
 from accel.options import KIB, MIB, Options
 from accel.predicate.kinds import native
+from accel.writing.sort_order import SortKey, sorting_columns
+from accel.writing.stored_types import StoredTypes
 from accel.writing.survey import report_on
 from accel.writing.table_writer import (
     BloomColumns,
     RowGroups,
-    SortKey,
     bloom_options,
+    check_writer_settings,
     file_settings,
-    sorting_columns,
 )
 from accel.writing.wanted import Indexes
 
@@ -41,7 +43,8 @@ class Preset(enum.StrEnum):
     SCAN = "scan"
     """Large reads and small ones: the pages that `write_table` makes."""
     RANDOM_ACCESS = "random-access"
-    """Single rows: small pages and dictionaries, so that a row costs few bytes of each column; the metadata is larger."""
+    """Single rows: small pages and dictionaries, so that a row costs few bytes of each column; the metadata
+    is larger."""
 
 
 _PRESETS: Mapping[Preset, Mapping[str, Any]] = {
@@ -87,6 +90,7 @@ class Layout:
         """
         if preset not in set(Preset):
             raise ValueError(f"preset is one of {', '.join(Preset)}, not {preset!r:.80}")
+        check_writer_settings(page_rows=page_rows, blooms=blooms, pyarrow_options=writer)
         chosen = dict(_PRESETS[Preset(preset)])
         rows = _number("row_group_size", row_group_size, chosen.pop("row_group_size"))
         pages = _number("page_rows", page_rows, chosen.pop("page_rows"))
@@ -117,7 +121,8 @@ def _number(name: str, given: Any, default: int) -> int:
 
 
 class RowFacts:
-    """The facts about the rows that are needed before the first file is begun. Without rows nothing is assumed about them.
+    """The facts about the rows that are needed before the first file is begun. Without rows nothing is
+    assumed about them.
 
     Parameters
     ----------
@@ -181,7 +186,8 @@ OpenFile = Callable[[str], contextlib.AbstractContextManager[BinaryIO]]
 
 
 class FileCutter:
-    """Writes rows that come in order as files of about one size. A context manager; an error leaves no file half written.
+    """Writes rows that come in order as files of about one size. A context manager; an error leaves no file
+    half written.
 
     Parameters
     ----------
@@ -191,8 +197,8 @@ class FileCutter:
         The name of the file of a number.
     facts : RowFacts
         About all rows, or about none.
-    original : pyarrow.Schema
-        What readers of Arrow find in the files.
+    stored : StoredTypes
+        How the rows are stored, and what readers of Arrow find in the files.
     options : Options
     written : sequence of WrittenFile
         Files of the same rows that are complete; only rows behind theirs come.
@@ -207,7 +213,7 @@ class FileCutter:
         *,
         name: Callable[[int], str],
         facts: RowFacts,
-        original: pa.Schema,
+        stored: StoredTypes,
         options: Options,
         written: Sequence[WrittenFile] = (),
         complete: Callable[[WrittenFile], None] | None = None,
@@ -217,7 +223,7 @@ class FileCutter:
         self._name = name
         self._path = ""
         self._facts = facts
-        self._original = original
+        self._stored = stored
         self._options = options
         self._stack = contextlib.ExitStack()
         self._rows: RowGroups | None = None
@@ -242,8 +248,9 @@ class FileCutter:
     def add(self, rows: pa.Table) -> None:
         """Write rows."""
         if not self._group_rows and len(rows):
-            row = max(1, rows.nbytes // len(rows))
-            # Decoded rows take more bytes than encoded ones, so a file has several groups, and ends near its size.
+            row = max(1, bytes_of(rows) // len(rows))
+            # Decoded rows take more bytes than encoded ones, so a file has several groups, and ends near its
+            # size.
             self._group_rows = max(1, min(self._layout.row_group_size, self._layout.target_file_size // row))
         while len(rows):
             fitting = rows.slice(0, self._group_rows - self._waiting_rows)
@@ -296,7 +303,7 @@ class FileCutter:
             settings["bloom_filter_options"] = filters
         self._path = self._name(len(self.files))
         file = self._stack.enter_context(self._open_file(self._path))
-        self._rows = RowGroups(file, schema, settings, original=self._original)
+        self._rows = RowGroups(file, schema, settings, original=self._stored.original, stored=self._stored)
 
     def _end(self) -> None:
         rows, self._rows = self._rows, None

@@ -16,16 +16,16 @@ from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 
-from accel.api import AUTO, scan
-from accel.catalog.building import CatalogBuilder
-from accel.catalog.objects import directory_at
-from accel.catalog.published import index_beside
+from accel.catalog.asking.published import index_beside
+from accel.catalog.building.builder import CatalogBuilder
+from accel.catalog.homes.objects import directory_at
 from accel.catalog.verbs import IndexCall
 from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.maintenance.commits import DirectoryCommit
 from accel.maintenance.layout import Layout, Preset, WrittenFile
 from accel.maintenance.ordering import Ordering, Sample
 from accel.maintenance.progress import JobProgress, Progress, run_to_end
+from accel.maintenance.reading import read_rows
 from accel.maintenance.rewriting import Rewrite
 from accel.maintenance.staging import (
     PLAN_NAME,
@@ -41,11 +41,14 @@ from accel.maintenance.table_files import TableFiles, list_table, open_table
 from accel.metrics import Metrics
 from accel.options import Options, check_options
 from accel.planning.file_entry import FileEntry
-from accel.store import io_loop
-from accel.store.client import Connector
+from accel.runtime import io_loop
+from accel.runtime.time_limits import check_time, time_limit, without_limit
+from accel.scanning.spec import AUTO
+from accel.store.clients import Connector
 from accel.store.location import Location
-from accel.tables.journal import AddedFile, Journal, RemovedFile
-from accel.writing.table_writer import BloomColumns, SortBy
+from accel.tables.journal import AddedFile, Journal, RemovedFile, name_of_added
+from accel.writing.sort_order import SortBy
+from accel.writing.table_writer import BloomColumns
 from accel.writing.wanted import Indexes
 
 __all__ = ["OptimizeJob", "OptimizeReport", "optimize", "optimize_async"]
@@ -78,7 +81,8 @@ class OptimizeReport:
     finished: bool = False
     """Whether the job had been done before except for its last steps, which this call has finished."""
     left: tuple[str, ...] = ()
-    """Old files that somebody else replaced in the last moment; they stay, and their rows may be there twice."""
+    """Old files that somebody else replaced in the last moment; they stay, and their rows may be there
+    twice."""
     index: str | None = None
     """The index outside the files that was brought up to date."""
     warnings: tuple[str, ...] = ()
@@ -104,13 +108,17 @@ def optimize(
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
     options: Options | None = None,
+    timeout: float | None = None,
     **pyarrow_options: Any,
 ) -> OptimizeReport:
-    """Rewrite the Parquet files of a directory: in an order across all of them, and laid out for selective reading.
+    """Rewrite the Parquet files of a directory: in an order across all of them, and laid out for selective
+    reading.
 
-    The table has the same rows afterwards. Rows of a partition folder (`key=value`) stay in it. In place, the new files are written
-    under hidden names, and take the place of the old ones only when all of them are complete; a call that was killed is finished
-    by the next one of the same arguments, which does not write again the files that are complete, and taken back by any other. Memory is bounded: what does not fit is sorted on disk.
+    The table has the same rows afterwards. Rows of a partition folder (`key=value`) stay in it. In place, the
+    new files are written under hidden names, and take the place of the old ones only when all of them are
+    complete; a call that was killed is finished by the next one of the same arguments, which does not write
+    again the files that are complete, and taken back by any other. Memory is bounded: what does not fit is
+    sorted on disk.
 
     Parameters
     ----------
@@ -119,10 +127,11 @@ def optimize(
     to : str or PathLike, optional
         Another directory for the new files, which has none yet; by default they replace those of `source`.
     sort_by : str or sequence, optional
-        A column, or columns and (column, "ascending" | "descending") pairs. Nulls come last, NaN is the greatest number. Without
-        `sort_by` and `z_order` rows stay in their order.
+        A column, or columns and (column, "ascending" | "descending") pairs. Nulls come last, NaN is the
+        greatest number. Without `sort_by` and `z_order` rows stay in their order.
     z_order : str or sequence of str, optional
-        Up to eight columns whose values are to lie close together, all alike: each of them alone rules much out.
+        Up to eight columns whose values are to lie close together, all alike: each of them alone rules much
+        out.
     preset : str
         "scan", or "random-access" for the lookup of single rows: small pages and dictionaries.
     target_file_size : int, optional
@@ -130,18 +139,23 @@ def optimize(
     row_group_size : int, optional
         The most rows of a row group; by default 1,048,576, for random access 262,144.
     page_rows : int, optional
-        The most rows of a data page; by default 10,000, for random access 1,000.
+        The most rows of a data page; by default 10,000, for random access 1,000. Needs pyarrow 23, `blooms`
+        pyarrow 24.
     blooms : sequence of str or mapping, optional
         Columns that get Parquet's bloom filters, as for `accel.write_table`.
     indexes : mapping, optional
         Indexes inside the new files, as for `accel.embed`.
     index : str, PathLike or None
-        An index outside the files that is brought up to date with the same commit; by default the one in `_accel/` of the directory, if
-        there is one. None for none.
+        An index outside the files that is brought up to date with the same commit; by default the one in
+        `_accel/` of the directory, if there is one. None for none.
     progress : callable, optional
-        Called now and then with a `JobProgress`, from this or another thread. An exception that it raises ends the run.
+        Called now and then with a `JobProgress`, from this or another thread. An exception that it raises
+        ends the run.
     store, storage_options, options
         As for `accel.scan`; they hold for both directories.
+    timeout : float, optional
+        Seconds after which the call ends with ScanTimeoutError, unless the new files are being put in place:
+        that goes on to its end. The old files are then as they were.
     **pyarrow_options
         Options of `pyarrow.parquet.ParquetWriter`, as for `accel.write_table`.
 
@@ -159,24 +173,30 @@ def optimize(
     SchemaMismatchError
         The files do not go together: no type of a column holds the values of all.
     StoreError
-        A store failed, cannot move or remove objects, or `to` has files already. If the new files were committed, the next call finishes.
+        A store failed, cannot move or remove objects, or `to` has files already. If the new files were
+        committed, the next call finishes.
     AccelError
         A file is damaged or encrypted, or an index cannot be built.
 
     Examples
     --------
     >>> accel.optimize("s3://bucket/flights/", sort_by=["carrier", "flight"])  # doctest: +SKIP
-    >>> accel.optimize("flights", to="sorted", z_order=["origin", "dest"], preset="random-access")  # doctest: +SKIP
+    >>> order = ["origin", "dest"]
+    >>> accel.optimize("flights", to="sorted", z_order=order, preset="random-access")  # doctest: +SKIP
     """
-    job = OptimizeJob(
-        source, to, sort_by=sort_by, z_order=z_order, preset=preset, target_file_size=target_file_size,
-        row_group_size=row_group_size, page_rows=page_rows, blooms=blooms, indexes=indexes, index=index,
-        progress=progress, store=store, storage_options=storage_options, options=options,
-        pyarrow_options=pyarrow_options,
+    layout = Layout.of(
+        preset, target_file_size=target_file_size, row_group_size=row_group_size, page_rows=page_rows,
+        blooms=blooms, indexes=indexes, writer=pyarrow_options,
     )  # fmt: skip
+    ordering = Ordering.of(sort_by, z_order)
+    given = {"store": store, "storage_options": storage_options, "options": options}
+    job = OptimizeJob(
+        source, to, layout=layout, ordering=ordering, index=index, progress=progress, given=given
+    )
     # Credentials must not stay in the variables of a frame that a traceback may show.
-    del source, to, store, storage_options
-    return job.run()
+    del source, to, store, storage_options, given
+    with time_limit(timeout, job.source):
+        return job.run()
 
 
 async def optimize_async(
@@ -196,15 +216,18 @@ async def optimize_async(
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
     options: Options | None = None,
+    timeout: float | None = None,
     **pyarrow_options: Any,
 ) -> OptimizeReport:
     """Run `optimize` from a coroutine. Cancelled, it leaves the old files or the new ones.
 
     Parameters
     ----------
-    source, to, sort_by, z_order, preset, target_file_size, row_group_size, page_rows, blooms, indexes, index, progress
+    source, to, sort_by, z_order, preset, target_file_size, row_group_size, page_rows, blooms, indexes, index
         As for `optimize`.
-    store, storage_options, options, **pyarrow_options
+    progress
+        As for `optimize`.
+    store, storage_options, options, timeout, **pyarrow_options
         As for `optimize`.
 
     Returns
@@ -212,14 +235,18 @@ async def optimize_async(
     OptimizeReport
         Files and bytes before and after.
     """
-    job = OptimizeJob(
-        source, to, sort_by=sort_by, z_order=z_order, preset=preset, target_file_size=target_file_size,
-        row_group_size=row_group_size, page_rows=page_rows, blooms=blooms, indexes=indexes, index=index,
-        progress=progress, store=store, storage_options=storage_options, options=options,
-        pyarrow_options=pyarrow_options,
+    layout = Layout.of(
+        preset, target_file_size=target_file_size, row_group_size=row_group_size, page_rows=page_rows,
+        blooms=blooms, indexes=indexes, writer=pyarrow_options,
     )  # fmt: skip
-    del source, to, store, storage_options
-    return await run_to_end(job.run, job.cancelled)
+    ordering = Ordering.of(sort_by, z_order)
+    given = {"store": store, "storage_options": storage_options, "options": options}
+    job = OptimizeJob(
+        source, to, layout=layout, ordering=ordering, index=index, progress=progress, given=given
+    )
+    del source, to, store, storage_options, given
+    with time_limit(timeout, job.source):
+        return await run_to_end(job.run, job.cancelled)
 
 
 class _Cancelled(Exception):
@@ -231,12 +258,14 @@ class OptimizeJob:
 
     Parameters
     ----------
-    source, to, sort_by, z_order, preset, target_file_size, row_group_size, page_rows, blooms, indexes, index, progress
+    source, to, index, progress
         As for `optimize`.
-    store, storage_options, options
-        As for `optimize`.
-    pyarrow_options : mapping
-        Options of pyarrow's writer.
+    layout : Layout
+        How the new files are laid out.
+    ordering : Ordering
+        The order of the rows.
+    given : mapping
+        `store`, `storage_options` and `options`, as for `optimize`.
     """
 
     def __init__(
@@ -244,20 +273,11 @@ class OptimizeJob:
         source: Path,
         to: Path | None,
         *,
-        sort_by: SortBy | None,
-        z_order: Sequence[str] | str | None,
-        preset: Preset | str,
-        target_file_size: int | None,
-        row_group_size: int | None,
-        page_rows: int | None,
-        blooms: BloomColumns | None,
-        indexes: Indexes | None,
+        layout: Layout,
+        ordering: Ordering,
         index: Path | None,
         progress: Progress | None,
-        store: object | None,
-        storage_options: Mapping[str, Any] | None,
-        options: Options | None,
-        pyarrow_options: Mapping[str, Any],
+        given: Mapping[str, Any],
     ) -> None:
         self._started = time.monotonic()
         for path in (source, *([] if to is None else [to])):
@@ -265,18 +285,10 @@ class OptimizeJob:
                 raise TypeError(f"optimize takes one directory, a path or URL, not a {type(path).__name__}")
         if progress is not None and not callable(progress):
             raise TypeError(f"progress is something to call, not a {type(progress).__name__}")
-        self.options = check_options(options)
-        self.layout = Layout.of(
-            preset,
-            target_file_size=target_file_size,
-            row_group_size=row_group_size,
-            page_rows=page_rows,
-            blooms=blooms,
-            indexes=indexes,
-            writer=pyarrow_options,
-        )
-        self.ordering = Ordering.of(sort_by, z_order)
-        self._in_store = store is not None
+        self.options = check_options(given["options"])
+        self.layout = layout
+        self.ordering = ordering
+        self._in_store = given["store"] is not None
         self._source = os.fspath(source)
         self.source = directory_at(source, in_store=self._in_store)
         self.target = self.source if to is None else directory_at(to, in_store=self._in_store)
@@ -284,19 +296,15 @@ class OptimizeJob:
         beside = index_beside(source if to is None else to)
         self._index = None if index is None else beside if index == AUTO else os.fspath(index)
         self._index_must_be = index is not None and index != AUTO
-        self._given: dict[str, Any] = {
-            "store": store,
-            "storage_options": storage_options,
-            "options": self.options,
-        }
+        self._given = {**given, "options": self.options}
         self.connector = Connector(**self._given)
         self.progress = progress
         self.cancelled = threading.Event()
         self._metrics = Metrics()
         self._reported = 0.0
         self._done: dict[str, int] = {}
-        told = (self.source.url, self.target.url, sort_by, self.ordering.z_order, self.layout)
-        self.fingerprint = hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+        identity = (self.source.url, self.target.url, ordering.sort_by, ordering.z_order, self.layout)
+        self.fingerprint = hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
 
     def __repr__(self) -> str:
         return f"OptimizeJob({str(self.source)!r})"
@@ -371,10 +379,11 @@ class OptimizeJob:
     # -- its parts -------------------------------------------------------------------------------
 
     def begin(self, unit: RestartUnit, way: str = "") -> OptimizeReport | None:
-        """List and open the files, and announce the job; or finish what a call like this one has left, and report that.
+        """List and open the files, and announce the job; or finish what a call like this one has left, and
+        report that.
 
-        What such a call has written before it was killed is in `outputs`, and the plan that it followed in `plan`.
-        Raises as `optimize` does.
+        What such a call has written before it was killed is in `outputs`, and the plan that it followed in
+        `plan`. Raises as `optimize` does.
 
         Parameters
         ----------
@@ -385,7 +394,12 @@ class OptimizeJob:
         """
         # The announcement would make the directory.
         if self.source.scheme == "file" and not os.path.isdir(f"/{self.source.path}"):
-            raise ObjectNotFoundError("there is no such file or directory", path=str(self.source))
+            is_file = os.path.isfile(f"/{self.source.path}".rstrip("/"))
+            raise ObjectNotFoundError(
+                "there is no such file or directory",
+                path=str(self.source),
+                hint="this is a file: name the directory that it lies in" if is_file else None,
+            )
         self.warnings: list[str] = []
         self.directory = DirectoryCommit(self.connector.client(self.target), self.target)
         finished = io_loop.run(self.directory.begin(self.fingerprint, published=self._published))
@@ -416,7 +430,7 @@ class OptimizeJob:
 
     def _plan_key(self, unit: RestartUnit, way: str) -> str:
         """Return a digest of what the outputs depend on: these can be taken over if it is the same."""
-        from accel import __version__
+        from accel._version import __version__
 
         digest = hashlib.sha256(repr((__version__, self.fingerprint, unit, way)).encode())
         digest.update(self.table.schema.serialize())
@@ -438,7 +452,6 @@ class OptimizeJob:
             file.write(content)
 
     async def _open(self) -> TableFiles:
-        client_for = self.connector.client
         if not self.in_place:
             with suppress(ObjectNotFoundError):
                 found, _ = await self._list(self.target)
@@ -455,18 +468,19 @@ class OptimizeJob:
                 if self._index_must_be:
                     raise
                 self._index = None
-        return await open_table(files, paths, client_for, options=self.options, metrics=self._metrics)
+        return await open_table(files, paths, self.connector, options=self.options, metrics=self._metrics)
 
     async def _list(self, directory: Location) -> tuple[list[FileEntry], list[str]]:
         text = self._source if directory is self.source else directory.url
         return await list_table(
-            directory, text, self.connector.client, in_store=self._in_store, metrics=self._metrics
+            directory, text, self.connector, in_store=self._in_store, metrics=self._metrics
         )
 
     def rewrite(self) -> Rewrite:
-        """Return what becomes of the rows; for a Z curve some of them are read, unless the plan has their ranks."""
+        """Return what becomes of the rows; for a Z curve some of them are read, unless the plan has their
+        ranks."""
         rewrite = Rewrite(
-            schema=self.table.schema, ordering=self.ordering, layout=self.layout, options=self.options
+            stored=self.table.stored, ordering=self.ordering, layout=self.layout, options=self.options
         )
         if self.plan is None:
             sampled = self.ordering.z_order
@@ -480,12 +494,7 @@ class OptimizeJob:
         names = self.ordering.names
         members = range(0, len(self.table.files), max(1, len(self.table.files) // _SAMPLE_FILES))
         total = sum(self.table.num_rows[self.table.paths[at]] for at in members)
-        narrow = Rewrite(
-            schema=pa.schema([self.table.schema.field(name) for name in names]),
-            ordering=rewrite.ordering,
-            layout=self.layout,
-            options=self.options,
-        )
+        narrow = rewrite.of_columns(names)
         sample = Sample(total)
         for table in self.tables(members, narrow):
             sample.add(table)
@@ -502,10 +511,11 @@ class OptimizeJob:
         return open_staged(self.target, self.directory.id, name, self._given)
 
     def added(self, folder: str, number: int, file: WrittenFile) -> AddedFile:
-        """Return a file that was written for a folder, with the name that it gets: in the order of its number."""
+        """Return a file that was written for a folder, with the name that it gets: in the order of its
+        number."""
         return AddedFile(
             staged=self.directory.staged(file.name),
-            path=f"{folder}part-{number:05d}-{self.directory.id}.parquet",
+            path=folder + name_of_added(number, self.directory.id),
             size=file.size,
             rows=file.rows,
         )
@@ -529,7 +539,9 @@ class OptimizeJob:
             RemovedFile(path=path, size=file.size or 0, etag=file.etag or "")
             for path, file in zip(self.table.paths, self.table.files, strict=True)
         ]
-        io_loop.run(self._commit(added, removed, notes))
+        check_time()
+        with without_limit():
+            io_loop.run(self._commit(added, removed, notes))
         return self._report(Journal(id="", state="committed", notes=notes, index=self._index))  # type: ignore[arg-type]
 
     async def _commit(
@@ -559,7 +571,7 @@ class OptimizeJob:
 
     def abandon(self) -> None:
         """Remove what was written, unless it was committed. The next call does what fails here."""
-        with suppress(AccelError):
+        with suppress(AccelError), without_limit():
             io_loop.run(self.directory.abandon())
 
     def _report(self, journal: Journal, *, finished: bool = False) -> OptimizeReport:
@@ -579,24 +591,8 @@ class OptimizeJob:
         """Note that some rows are done; raises where the call was cancelled."""
         if self.cancelled.is_set():
             raise _Cancelled
+        check_time()
         self._done[stage] = self._done.get(stage, 0) + count
         if self.progress is not None:
             whole = sum(self.table.num_rows.values()) if total is None else total
             self.progress(JobProgress(stage, self._done[stage], whole))
-
-
-def read_rows(urls: Sequence[str], rewrite: Rewrite, given: Mapping[str, Any]) -> Iterator[pa.Table]:
-    """Yield the rows of some files, in the types in which they are sorted and written."""
-    rows = scan(
-        list(urls),
-        columns=rewrite.schema.names,
-        schema=rewrite.schema,
-        partitioning=None,
-        glob=False,
-        index=None,
-        cache=None,
-        **given,
-    )
-    with contextlib.closing(rows.to_batches()) as batches:
-        for batch in batches:
-            yield rewrite.plain(batch)

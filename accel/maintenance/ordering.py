@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from accel.writing.table_writer import SortBy, SortKey, read_ordering
+from accel.writing.sort_order import SortBy, SortKey, read_ordering
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
@@ -30,9 +30,9 @@ _MOST_COLUMNS: Final = 8
 class Ordering:
     """An order of rows. Nulls come last, NaN is the greatest number.
 
-    Along a Z curve the bits of several ranks are interleaved, so that rows that lie side by side have similar values in all of
-    these columns. A rank is the place of a value among those of a sample: it depends on no type, and columns of any distribution
-    take part alike.
+    Along a Z curve the bits of several ranks are interleaved, so that rows that lie side by side have similar
+    values in all of these columns. A rank is the place of a value among those of a sample: it depends on no
+    type, and columns of any distribution take part alike.
     """
 
     sort_by: SortBy | None = None
@@ -74,7 +74,8 @@ class Ordering:
         return list(dict.fromkeys(one if isinstance(one, str) else one[0] for one in given))
 
     def check(self, schema: pa.Schema) -> None:
-        """Raise ValueError or TypeError, as `read_ordering` does, for columns that a table does not have or cannot be sorted by."""
+        """Raise ValueError or TypeError, as `read_ordering` does, for columns that a table does not have or
+        cannot be sorted by."""
         self._sort_keys(schema.empty_table())
 
     def _sort_keys(self, table: pa.Table) -> list[SortKey]:
@@ -114,7 +115,7 @@ class Ordering:
         return min(_MOST_BITS, 63 // len(self.z_order))
 
     def _ranks(self) -> int:
-        """Ranks of a column, without that of nulls."""
+        """Return the number of ranks of a column, without that of nulls."""
         return (1 << self._bits()) - 1
 
     def _curve(self, columns: Sequence[pa.Table]) -> Int64s:
@@ -124,7 +125,8 @@ class Ordering:
         curve = np.zeros(len(columns[0]), np.int64)
         for place, (values, limits) in enumerate(zip(columns, self.limits, strict=True)):
             ranks = count_before(limits, values, [_ASCENDING])
-            # Few limits are spread over all bits, so that columns of few values take part from the first bit on.
+            # Few limits are spread over all bits, so that columns of few values take part from the first bit
+            # on.
             ranks = ranks * (self._ranks() - 1) // max(1, len(limits))
             null = np.asarray(values.column(0).is_null().combine_chunks(), bool)
             ranks[null] = self._ranks()
@@ -134,7 +136,8 @@ class Ordering:
         return curve
 
     def split(self, sample: pa.Table, parts: int) -> pa.Table:
-        """Return the keys that cut the rows into about even parts, from a sample of the columns of `names`."""
+        """Return the keys that cut the rows into about even parts, from a sample of the columns of
+        `names`."""
         keys, _ = self.keys(sample)
         ranked = keys.take(_positions(keys, self.directions))
         steps = np.linspace(0, len(ranked), parts + 1)[1:-1].astype(np.int64)

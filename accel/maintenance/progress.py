@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from accel.store.tasks import see
+from accel.runtime.tasks import see
 
 __all__ = ["JobProgress", "Progress", "run_to_end"]
 
@@ -21,7 +21,8 @@ class JobProgress:
     """How far a job over a directory is."""
 
     stage: str
-    """"sample", "read" or "write" (rows), "files"; on Spark "sample", "write", "embed" or "describe" (tasks)."""
+    """"sample", "read" or "write" (rows), "files"; on Spark "sample", "write", "embed" or "describe"
+    (tasks)."""
     done: int
     """Rows, files or tasks that are done in this stage."""
     total: int
@@ -32,7 +33,8 @@ Progress = Callable[[JobProgress], None]
 
 
 async def run_to_end(work: Callable[[], T], cancelled: threading.Event) -> T:
-    """Run blocking work in a thread; where the caller is cancelled, set `cancelled` and wait until the work has ended."""
+    """Run blocking work in a thread; where the caller is cancelled, set `cancelled` and wait until the work
+    has ended."""
     running = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(running)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -11,7 +11,8 @@ from accel.catalog.sorted_runs import SortedRuns
 from accel.maintenance.layout import FileCutter, Layout, OpenFile, RowFacts, WrittenFile
 from accel.maintenance.ordering import Ordering
 from accel.options import Options
-from accel.writing.table_writer import storable
+from accel.writing.storable import plain_schema, storable
+from accel.writing.stored_types import StoredTypes
 
 __all__ = ["Rewrite"]
 
@@ -23,19 +24,23 @@ _RUN_SHARE = 4
 class Rewrite:
     """What becomes of rows. It pickles, so that workers can do it."""
 
-    schema: pa.Schema
-    """The columns of the table."""
+    stored: StoredTypes
+    """The columns of the table, and how they are stored."""
     ordering: Ordering
     layout: Layout
     options: Options
 
     def plain(self, batch: pa.RecordBatch) -> pa.Table:
         """Return rows in types that can be sorted and written."""
-        return storable(pa.Table.from_arrays(batch.columns, schema=self.schema), dictionaries=False)
+        return storable(pa.Table.from_arrays(batch.columns, schema=self.stored.schema), dictionaries=False)
 
     def plain_schema(self) -> pa.Schema:
         """Return the schema of `plain`."""
-        return storable(self.schema.empty_table(), dictionaries=False).schema
+        return plain_schema(self.stored.schema)
+
+    def of_columns(self, names: Sequence[str]) -> Rewrite:
+        """Return what becomes of some of the columns."""
+        return replace(self, stored=self.stored.of_columns(names))
 
     def write(
         self,
@@ -68,7 +73,7 @@ class Rewrite:
             rows = _behind(rows, skip) if skip else rows
             begun = next(rows, None)  # everything is read by now, if it is sorted
             with FileCutter(
-                self.layout, open_file, name=name, facts=facts, original=self.schema, options=self.options,
+                self.layout, open_file, name=name, facts=facts, stored=self.stored, options=self.options,
                 written=written, complete=complete,
             ) as cutter:  # fmt: skip
                 while begun is not None:

@@ -1,7 +1,9 @@
-"""The outputs of a rewrite before they have their names: hidden files, and the records by which the same job, run again, takes them over.
+"""The outputs of a rewrite before they have their names: hidden files, and the records by which the same job,
+run again, takes them over.
 
-A job writes its plan first, and a record behind the files that are complete. Where it is killed, the next call finds both: if it would
-follow an equal plan, it does only what no record covers. A record is trusted as far as its files are there in their sizes.
+A job writes its plan first, and a record behind the files that are complete. Where it is killed, the next
+call finds both: if it would follow an equal plan, it does only what no record covers. A record is trusted as
+far as its files are there in their sizes.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from accel.format.embedded import check_seal, seal
 from accel.maintenance.commits import DirectoryCommit
 from accel.maintenance.layout import WrittenFile
 from accel.options import check_options
-from accel.store.client import Connector
+from accel.store.clients import Connector
 from accel.store.location import Location
 from accel.tables.journal import STAGE_PREFIX
 from accel.writing.table_writer import open_target
@@ -182,7 +184,8 @@ def open_staged(target: Location, job: str, name: str, given: Mapping[str, Any])
 async def find_outputs(
     directory: DirectoryCommit, key: str, unit: RestartUnit
 ) -> tuple[RewritePlan, dict[int, list[WrittenFile]]] | None:
-    """Return the plan of a job that was killed, and the files that it completed of each folder or part, and remove all others.
+    """Return the plan of a job that was killed, and the files that it completed of each folder or part, and
+    remove all others.
 
     Returns
     -------

@@ -1,35 +1,32 @@
-"""The files of a directory that a job is about: their versions, their one schema, and the folders that their rows stay in."""
+"""The files of a directory that a job is about: their versions, their one schema, and the folders that their
+rows stay in."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from accel.cache.cache import Cache
 from accel.errors import SchemaMismatchError, StoreError
-from accel.format.footer import ARROW_SCHEMA_KEY
 from accel.metrics import Metrics
-from accel.options import MIB, Options
-from accel.planning.conform import joined_type
+from accel.options import MIB, Int96Unit, Options
+from accel.planning.data_set import UnionSchema
 from accel.planning.file_entry import FileEntry
-from accel.planning.handle import FileHandle
 from accel.reader.reader import Reader
 from accel.store.client import Client
+from accel.store.clients import Clients
 from accel.store.location import Location
-from accel.store.range_store import is_weak
-from accel.store.request_errors import foremost
-from accel.tables.path_source import discover
+from accel.tables.journal import partition_folder
+from accel.tables.path_source import PathRules, discover
+from accel.versions import is_weak
+from accel.writing.merged_footers import MergedFooters
+from accel.writing.stored_types import SeenTypes, StoredTypes
 
 __all__ = ["TableFiles", "list_table", "open_table"]
 
 _BLOCK = 256
-_CALENDARS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-"""Marks of Spark by which the values of a file mean other days."""
-_OWN = (b"accel.indexes", b"distinct_index_offset", ARROW_SCHEMA_KEY.encode())
-"""Metadata about one file only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +38,8 @@ class TableFiles:
     """The path of each below the directory."""
     schema: pa.Schema
     """The columns of all of them."""
+    stored: StoredTypes
+    """The same, and how they are stored."""
     num_rows: Mapping[str, int]
     """By path."""
 
@@ -50,20 +49,18 @@ class TableFiles:
         return sum(file.size or 0 for file in self.files)
 
     def folders(self) -> Mapping[str, Sequence[int]]:
-        """Return the numbers of the files of each partition folder: their rows stay there. Of others it is ""."""
+        """Return the numbers of the files of each partition folder: their rows stay there. Of others it is
+        ""."""
         found: dict[str, list[int]] = {}
         for number, path in enumerate(self.paths):
-            segments = path.split("/")[:-1]
-            spelling = [at for at, segment in enumerate(segments) if "=" in segment]
-            depth = spelling[-1] + 1 if spelling else 0
-            found.setdefault("".join(f"{segment}/" for segment in segments[:depth]), []).append(number)
+            found.setdefault(partition_folder(path), []).append(number)
         return found
 
 
 async def list_table(
     directory: Location,
     text: str,
-    client_for: Callable[[str], Client],
+    clients: Clients[Client],
     *,
     in_store: bool,
     metrics: Metrics,
@@ -79,10 +76,8 @@ async def list_table(
     """
     block = await discover(
         text if text.endswith("/") else f"{text}/",
-        client_for=client_for,
-        partitioning=None,
-        glob=False,
-        in_store=in_store,
+        clients=clients,
+        rules=PathRules(partitioning=None, glob=False, in_store=in_store),
         metrics=metrics,
     )
     base = directory.path
@@ -101,7 +96,7 @@ async def list_table(
 async def open_table(
     files: Sequence[FileEntry],
     paths: Sequence[str],
-    client_for: Callable[[str], Client],
+    clients: Clients[Client],
     *,
     options: Options,
     metrics: Metrics,
@@ -111,71 +106,37 @@ async def open_table(
     Raises
     ------
     SchemaMismatchError
-        A column has types of which none holds the values of the others, or the files mean dates of different calendars.
+        A column has types of which none holds the values of the others, or the files mean dates of different
+        calendars.
     AccelError
         A file cannot be read.
     """
-    reader = Reader(client_for, cache=Cache(memory=64 * MIB, data=0), options=options, metrics=metrics)
-    fields: dict[str, pa.Field] = {}
-    everywhere: set[str] | None = None
-    shared: dict[bytes, bytes] | None = None
+    reader = Reader(clients, cache=Cache(memory=64 * MIB, data=0), options=options, metrics=metrics)
+    # A struct has the fields of all files: what a file has is lost otherwise.
+    union = UnionSchema()
+    seen, footers = SeenTypes(), MergedFooters()
     rows: dict[str, int] = {}
     for start in range(0, len(files), _BLOCK):
         block = files[start : start + _BLOCK]
-        for file, path, handle in zip(block, paths[start:], await _open(reader, block), strict=False):
+        for file, path, handle in zip(block, paths[start:], await reader.open_all(block), strict=False):
             schema = handle.arrow_schema
-            _merge(fields, schema, url=file.url)
-            everywhere = set(schema.names) if everywhere is None else everywhere & set(schema.names)
-            shared = _common(shared, schema.metadata or {}, url=file.url)
+            union.add(schema, url=file.url)
+            seen.add(handle.shared.schema, schema, handle.shared.key_value, url=file.url)
+            footers.add(schema.metadata or {}, url=file.url)
             rows[path] = handle.num_rows
-    always = everywhere or set()
-    columns = [field if field.name in always else field.with_nullable(True) for field in fields.values()]
+    schema = union.schema
+    schema = schema.with_metadata(footers.settle(schema.names))
+    if seen.instants is not None:
+        _check_unit(seen.instants, options)
     return TableFiles(
-        files=tuple(files), paths=tuple(paths), schema=pa.schema(columns, metadata=shared), num_rows=rows
+        files=tuple(files), paths=tuple(paths), schema=schema, stored=seen.settle(schema), num_rows=rows
     )
 
 
-async def _open(reader: Reader, files: Sequence[FileEntry]) -> list[FileHandle]:
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(reader.open(file)) for file in files]
-    except BaseExceptionGroup as failures:
-        failure = foremost(failures)
-    else:
-        return [task.result()[0] for task in tasks]
-    raise failure
-
-
-def _merge(fields: dict[str, pa.Field], schema: pa.Schema, *, url: str) -> None:
-    """Widen the columns of a table to those of one more file."""
-    if len(set(schema.names)) != len(schema.names):
+def _check_unit(column: str, options: Options) -> None:
+    """Refuse to change the meaning of INT96."""
+    if options.int96_unit != Int96Unit.AUTO:
         raise SchemaMismatchError(
-            "two columns of the file have one name, and the table would lose one", path=url
+            f"column {column!r} is INT96, which a rewrite keeps as it is, in no unit",
+            hint="leave out int96_unit",
         )
-    for field in schema:
-        first = fields.get(field.name, field)
-        # A struct has the fields of all files: what a file has is lost otherwise.
-        kind = joined_type(first.type, field.type)
-        if kind is None:
-            raise SchemaMismatchError(
-                f"column {field.name!r} is {field.type} here and {first.type} in files before",
-                path=url,
-                hint="no type holds both: rewrite these files by themselves",
-            )
-        fields[field.name] = first.with_type(kind).with_nullable(first.nullable or field.nullable)
-
-
-def _common(
-    shared: dict[bytes, bytes] | None, metadata: Mapping[bytes, bytes], *, url: str
-) -> dict[bytes, bytes]:
-    own = {key: value for key, value in metadata.items() if key not in _OWN}
-    if shared is None:
-        return own
-    for key in _CALENDARS:
-        if (key in own) != (key in shared):
-            raise SchemaMismatchError(
-                f"the file differs from those before by {key.decode()}: its dates are of another calendar",
-                path=url,
-                hint="rewrite these files by themselves",
-            )
-    return {key: value for key, value in shared.items() if own.get(key) == value}

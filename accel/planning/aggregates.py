@@ -1,4 +1,5 @@
-"""Aggregates: functions of columns or of expressions over them, named and typed as pyarrow's, and their values."""
+"""Aggregates: functions of columns or of expressions over them, named and typed as pyarrow's, and their
+values. The distinct values of a column are one of them."""
 
 from __future__ import annotations
 
@@ -6,16 +7,19 @@ import enum
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from accel import kernels as pc
-from accel.arrays import bools, bytes_array, integers_array, relabel, whole
+from accel.arrays import bools, bytes_array, integers_array, relabel, repeat_scalar, whole
 from accel.errors import ColumnNotFoundError, SchemaMismatchError
 from accel.format.domain import Domain, storage_type
 from accel.indexes.expressions import Expression, apply_expression, output_type
+from accel.indexes.native import tag_of
+from accel.planning.distinct_values import DistinctSet
 from accel.planning.projection import narrow_type, split_name, type_at
 from accel.predicate.kinds import kind_of, native
 
@@ -25,6 +29,7 @@ __all__ = [
     "Function",
     "Measure",
     "Tally",
+    "array_of",
     "check_aggregates",
     "finish",
     "resolve_aggregates",
@@ -46,6 +51,8 @@ class Function(enum.StrEnum):
     MAX = "max"
     COUNT_ALL = "count_all"
     """Rows; of no column."""
+    DISTINCT = "distinct"
+    """The values themselves, each once: what `Scan.distinct` asks, and no column of a table of aggregates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +80,30 @@ class Measure:
     """The type of the values, without dictionary and run-end encoding."""
     functions: frozenset[Function]
 
+    @property
+    def distinct(self) -> bool:
+        """Whether the values themselves are wanted."""
+        return Function.DISTINCT in self.functions
+
+    def tally(self) -> Tally:
+        """Return the figures of no rows."""
+        return Tally(values=DistinctSet(self.type) if self.distinct else None)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aggregates:
     """The wanted aggregates, resolved against the schema of a scan's result."""
 
-    asked: tuple[Aggregate, ...]
+    requested: tuple[Aggregate, ...]
     measures: tuple[Measure, ...]
     of: tuple[int, ...]
     """For each aggregate its measure; -1 for `count_all`."""
     schema: pa.Schema
     """The schema of the scan's result."""
+
+    def tallies(self) -> tuple[Tally, ...]:
+        """Return the figures of no rows, by measure."""
+        return tuple(measure.tally() for measure in self.measures)
 
     def project(self, measures: Iterable[int]) -> pa.Schema:
         """Return the columns that some of the measures take, structs cut down to the fields meant."""
@@ -96,6 +116,9 @@ class Aggregates:
             field = self.schema.field(name)
             fields.append(field.with_type(narrow_type(field.type, below)).remove_metadata())
         return pa.schema(fields)
+
+
+_NAMED: Final = {str(function): function for function in Function if function is not Function.DISTINCT}
 
 
 def check_aggregates(aggregates: Any) -> tuple[Aggregate, ...]:
@@ -123,10 +146,9 @@ def _check_one(one: Any) -> Aggregate:
     if len(one) > 2:
         raise ValueError(f"{one!r}: options are not taken; nulls are left out, and nothing sums up to null")
     column, name = one
-    try:
-        function = Function(name)
-    except ValueError:
-        raise ValueError(f"there is no aggregate {name!r}, only {', '.join(Function)}") from None
+    function = _NAMED.get(name) if isinstance(name, str) else None
+    if function is None:
+        raise ValueError(f"there is no aggregate {name!r}, only {', '.join(_NAMED)}")
     if isinstance(column, list | tuple):
         if len(column) > 1:
             raise ValueError(f"{function} takes one column, not {len(column)}")
@@ -139,14 +161,18 @@ def _check_one(one: Any) -> Aggregate:
     return Aggregate(column, function)
 
 
-def resolve_aggregates(asked: Sequence[Aggregate], schema: pa.Schema) -> Aggregates:
+def resolve_aggregates(
+    requested: Sequence[Aggregate], schema: pa.Schema, *, case_sensitive: bool = True
+) -> Aggregates:
     """Find the columns.
 
     Parameters
     ----------
-    asked : sequence of Aggregate
+    requested : sequence of Aggregate
     schema : pyarrow.Schema
         The schema of the scan's result.
+    case_sensitive : bool
+        As for `split_name`.
 
     Raises
     ------
@@ -158,11 +184,12 @@ def resolve_aggregates(asked: Sequence[Aggregate], schema: pa.Schema) -> Aggrega
     ordinals: dict[tuple[tuple[str, ...], Expression], int] = {}
     functions: list[set[Function]] = []
     of: list[int] = []
-    for aggregate in asked:
+    for aggregate in requested:
         if aggregate.column is None:
             of.append(-1)
             continue
-        key = _find(aggregate.column, schema)
+        distinct = aggregate.function is Function.DISTINCT
+        key = _find(aggregate.column, schema, distinct=distinct, case_sensitive=case_sensitive)
         at = ordinals.setdefault(key, len(ordinals))
         if at == len(functions):
             functions.append(set())
@@ -179,17 +206,20 @@ def resolve_aggregates(asked: Sequence[Aggregate], schema: pa.Schema) -> Aggrega
         measure = Measure(path, expression, column_type, _undone(kind), frozenset(wanted))
         _check_meaning(measure)
         measures.append(measure)
-    return Aggregates(tuple(asked), tuple(measures), tuple(of), schema)
+    return Aggregates(tuple(requested), tuple(measures), tuple(of), schema)
 
 
-def _find(name: str, schema: pa.Schema) -> tuple[tuple[str, ...], Expression]:
+def _find(
+    name: str, schema: pa.Schema, *, distinct: bool, case_sensitive: bool
+) -> tuple[tuple[str, ...], Expression]:
+    split = partial(split_name, schema=schema, case_sensitive=case_sensitive)
     try:
-        path, expression = split_name(name, schema), Expression.VALUE
+        path, expression = split(name), Expression.VALUE
     except ColumnNotFoundError:
         match = _EXPRESSION.fullmatch(name)
-        if match is None:
+        if match is None or distinct:
             raise
-        path, expression = split_name(match[2], schema), Expression(match[1])
+        path, expression = split(match[2]), Expression(match[1])
     if len(schema.get_all_field_indices(path[0])) > 1:
         raise SchemaMismatchError(f"the scan has several columns named {path[0]!r}")
     if expression is not Expression.VALUE:
@@ -209,7 +239,12 @@ def _check_meaning(measure: Measure) -> None:
     extended = isinstance(kind, pa.BaseExtensionType)
     number = t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind) or t.is_boolean(kind)
     ordered = kind_of(kind).domain is not Domain.NONE
-    for function in sorted(measure.functions - {Function.COUNT}):
+    if measure.distinct and tag_of(kind) is None and not t.is_null(kind):
+        raise SchemaMismatchError(
+            f"column {'.'.join(measure.path)!r} is {kind}, whose values have no order",
+            hint="ask for a field of the struct, or read the column and collect its values",
+        )
+    for function in sorted(measure.functions - {Function.COUNT, Function.DISTINCT}):
         able = number if function is Function.SUM else ordered
         if extended or not (able or t.is_null(kind)):
             raise SchemaMismatchError(
@@ -228,13 +263,18 @@ class Tally:
     low: Any = None
     high: Any = None
     total: int | float = 0
-    """The sum; for integers modulo 2**64 and for decimals modulo their width, which `finish` applies as pyarrow does."""
+    """The sum; for integers modulo 2**64 and for decimals modulo their width, which `finish` applies as
+    pyarrow does."""
+    values: DistinctSet | None = None
+    """The values, null among them, where these are wanted."""
 
     def add(self, other: Tally) -> None:
         """Take in the figures of other rows."""
         self.count += other.count
         self.nan |= other.nan
         self.total += other.total
+        if self.values is not None and other.values is not None:
+            self.values.update(other.values)
         if other.low is not None and (self.low is None or other.low < self.low):
             self.low = other.low
         if other.high is not None and (self.high is None or other.high > self.high):
@@ -261,6 +301,10 @@ def tally_array(measure: Measure, array: pa.Array | pa.ChunkedArray) -> Tally:
         `lower` of what is no UTF-8.
     """
     array = whole(array)
+    if measure.distinct:
+        found = measure.tally()
+        found.values.add_column(array)  # type: ignore[union-attr]
+        return found
     # An expression is null where the column is, so a count does not evaluate it.
     if measure.of is not Expression.VALUE and measure.functions != {Function.COUNT}:
         try:
@@ -301,15 +345,18 @@ def _plain(value: pa.Scalar) -> Any:
 
 def tally_constant(measure: Measure, value: pa.Scalar, *, rows: int) -> Tally:
     """Fold so many rows of one value."""
-    if not rows or not value.is_valid:
-        return Tally()
-    found = tally_array(measure, pa.repeat(value, 1))
+    if not rows or not (value.is_valid or measure.distinct):
+        return measure.tally()
+    found = tally_array(measure, repeat_scalar(value, 1))
     found.count, found.total = rows, found.total * rows
     return found
 
 
 def finish(measure: Measure, function: Function, tally: Tally) -> pa.Array:
-    """Return an aggregate's value, as an array of one."""
+    """Return an aggregate's value, as an array of one; the distinct values in ascending order, NaN after the
+    numbers and null at the end."""
+    if tally.values is not None and function is Function.DISTINCT:
+        return tally.values.result()
     if function is Function.COUNT:
         return integers_array([tally.count], pa.int64())
     if function is Function.SUM:
@@ -323,7 +370,7 @@ def finish(measure: Measure, function: Function, tally: Tally) -> pa.Array:
     value = tally.low if function is Function.MIN else tally.high
     if value is None and tally.nan:
         value = float("nan")
-    return pa.nulls(1, measure.type) if value is None else _array_of(value, measure.type)
+    return pa.nulls(1, measure.type) if value is None else array_of(value, measure.type)
 
 
 def _wrap(value: int, bits: int, *, signed: bool) -> int:
@@ -331,7 +378,8 @@ def _wrap(value: int, bits: int, *, signed: bool) -> int:
     return value - (1 << bits) if signed and value >> (bits - 1) else value
 
 
-def _array_of(value: Any, to: pa.DataType) -> pa.Array:
+def array_of(value: Any, to: pa.DataType) -> pa.Array:
+    """Return an array of one native value, in a type that has no dictionary."""
     kind = kind_of(to)
     if kind.domain is Domain.BOOLEAN:
         return bools(np.array([value], bool))

@@ -1,4 +1,4 @@
-"""Files of one scan whose types differ: what widens without loss, and the widening itself."""
+"""Files of one scan whose types differ: what widens, and the widening itself."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from accel.arrays import is_zoned, packed_validity
+from accel.arrays import integers, is_zoned, packed_validity, repeat_scalar
 from accel.errors import SchemaMismatchError
+from accel.planning.evolution import NO_DEFAULTS, FieldDefaults
 from accel.planning.projection import find_type, match_fields
+from accel.planning.promotion import Promotion, promote_array, promotes
 from accel.predicate.atoms import Bound
 from accel.predicate.kinds import Family, kind_of, reads_alike
 
@@ -34,38 +36,44 @@ _INT32_MAX = (1 << 31) - 1
 _TIME_UNITS = ("s", "ms", "us", "ns")
 
 
-def widens(have: pa.DataType, to: pa.DataType) -> bool:
-    """Whether every value of type `have` is a value of type `to`, unchanged."""
+def widens(have: pa.DataType, to: pa.DataType, promotion: Promotion = Promotion.EXACT) -> bool:
+    """Return whether every value of type `have` is a value of type `to`, unchanged, or becomes one by a
+    change that `promotion` allows."""
     if have.equals(to) or pa.types.is_null(have):
         return True
     if isinstance(have, pa.BaseExtensionType):
-        return widens(have.storage_type, to)
+        return widens(have.storage_type, to, promotion)
     if pa.types.is_dictionary(have):
-        return widens(have.value_type, to.value_type if pa.types.is_dictionary(to) else to)
+        return widens(have.value_type, to.value_type if pa.types.is_dictionary(to) else to, promotion)
     if pa.types.is_dictionary(to):
-        return widens(have, to.value_type)
+        return widens(have, to.value_type, promotion)
     if pa.types.is_struct(have) and pa.types.is_struct(to):
-        return _struct_widens(have, to)
+        return _struct_widens(have, to, promotion)
     if _is_list(have) and _is_list(to):
-        return not pa.types.is_fixed_size_list(to) and widens(have.value_type, to.value_type)
+        return not pa.types.is_fixed_size_list(to) and widens(have.value_type, to.value_type, promotion)
     if pa.types.is_map(have) and pa.types.is_map(to):
-        return widens(have.key_type, to.key_type) and widens(have.item_type, to.item_type)
+        return widens(have.key_type, to.key_type, promotion) and widens(
+            have.item_type, to.item_type, promotion
+        )
+    if promotion is Promotion.SQL and promotes(have, to):
+        return True
     return _number_widens(have, to) or _other_widens(have, to)
 
 
-def _struct_widens(have: pa.StructType, to: pa.StructType) -> bool:
+def _struct_widens(have: pa.StructType, to: pa.StructType, promotion: Promotion) -> bool:
     for field, at in zip(have, match_fields(have, to), strict=True):
         of_name = len(have.get_all_field_indices(field.name)), len(to.get_all_field_indices(field.name))
         if of_name[1] and max(of_name) > 1 and of_name[0] != of_name[1]:
             # It is unclear which of the fields corresponds.
             return False
-        if at >= 0 and not widens(field.type, to.field(at).type):
+        if at >= 0 and not widens(field.type, to.field(at).type, promotion):
             return False
     return True
 
 
 def joined_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Return the type that holds all values of two types, with the fields that the structs of either have; None where none does."""
+    """Return the type that holds all values of two types, with the fields that the structs of either have;
+    None where none does."""
     if one.equals(other):
         return one
     if isinstance(one, pa.BaseExtensionType):
@@ -162,9 +170,17 @@ def _finer(have: str, to: str) -> bool:
     return _TIME_UNITS.index(to) >= _TIME_UNITS.index(have)
 
 
-def check_schema(have: pa.Schema, to: pa.Schema, *, url: str, zoned: pa.Schema | None = None) -> None:
-    """Raise SchemaMismatchError where a column of the file does not widen to the scan's type: see `check_paths`."""
-    check_paths(have, to, [(name,) for name in to.names], url=url, zoned=zoned)
+def check_schema(
+    have: pa.Schema,
+    to: pa.Schema,
+    *,
+    url: str,
+    zoned: pa.Schema | None = None,
+    promotion: Promotion = Promotion.EXACT,
+) -> None:
+    """Raise SchemaMismatchError where a column of the file does not widen to the scan's type: see
+    `check_paths`."""
+    check_paths(have, to, [(name,) for name in to.names], url=url, zoned=zoned, promotion=promotion)
 
 
 def check_paths(
@@ -174,6 +190,7 @@ def check_paths(
     *,
     url: str,
     zoned: pa.Schema | None = None,
+    promotion: Promotion = Promotion.EXACT,
 ) -> None:
     """Check that the columns of some paths through structs widen to their types in the scan's schema.
 
@@ -186,30 +203,32 @@ def check_paths(
         The file, for errors.
     zoned : pyarrow.Schema, optional
         Other types of the file's columns, of which it is enough that they widen.
+    promotion : Promotion
 
     Raises
     ------
     SchemaMismatchError
-        A type does not widen without loss, or is no struct where the scan has one that the path leads through.
+        A type does not widen without loss, or is no struct where the scan has one that the path leads
+        through.
     """
     for path in paths:
         meant = to.field(to.get_all_field_indices(path[0])[0]).type
         for index in have.get_all_field_indices(path[0]):
-            found = _first_narrower(have.field(index).type, meant, path[1:])
+            found = _first_narrower(have.field(index).type, meant, path[1:], promotion)
             if found is None or (
-                zoned is not None and not _first_narrower(zoned.field(index).type, meant, path[1:])
+                zoned is not None and not _first_narrower(zoned.field(index).type, meant, path[1:], promotion)
             ):
                 continue
             depth, kind, wanted = found
             raise SchemaMismatchError(
                 f"column {'.'.join(path[: depth + 1])!r} is {kind} here and {wanted} in the scan's schema",
                 path=url,
-                hint="give schema= with a type that holds both",
+                hint="give `schema=` with a type that holds both",
             )
 
 
 def _first_narrower(
-    have: pa.DataType, to: pa.DataType, names: Sequence[str]
+    have: pa.DataType, to: pa.DataType, names: Sequence[str], promotion: Promotion
 ) -> tuple[int, pa.DataType, pa.DataType] | None:
     """Return the first field of a path whose type does not widen: its depth, and both types."""
     for depth, name in enumerate(names):
@@ -221,11 +240,19 @@ def _first_narrower(
         if index < 0:
             return None
         have, to = have.field(index).type, to.field(to.get_field_index(name)).type
-    return None if widens(have, to) else (len(names), have, to)
+    return None if widens(have, to, promotion) else (len(names), have, to)
 
 
-def conform_array(array: pa.Array, to: pa.DataType, *, url: str = "", name: str = "") -> pa.Array:
-    """Convert an array to type `to`; struct children are matched by name, missing ones are null.
+def conform_array(
+    array: pa.Array,
+    to: pa.DataType,
+    *,
+    url: str = "",
+    name: str = "",
+    defaults: FieldDefaults = NO_DEFAULTS,
+) -> pa.Array:
+    """Convert an array to type `to`; struct children are matched by name, missing ones are null or have their
+    default.
 
     Raises
     ------
@@ -236,55 +263,70 @@ def conform_array(array: pa.Array, to: pa.DataType, *, url: str = "", name: str 
         return array
     try:
         if pa.types.is_struct(array.type) and pa.types.is_struct(to):
-            return _conform_struct(array, to, url=url, name=name)
+            return _conform_struct(array, to, url=url, name=name, defaults=defaults)
         if _is_list(array.type) and _is_list(to) and not pa.types.is_fixed_size_list(to):
-            return _conform_list(array, to, url=url, name=name)
+            return _conform_list(array, to, url=url, name=name, defaults=defaults)
         if pa.types.is_map(array.type) and pa.types.is_map(to):
-            return _conform_map(array, to, url=url, name=name)
+            return _conform_map(array, to, url=url, name=name, defaults=defaults)
         if isinstance(array.type, pa.BaseExtensionType):
-            return conform_array(array.storage, to, url=url, name=name)
+            return conform_array(array.storage, to, url=url, name=name, defaults=defaults)
         if pa.types.is_null(array.type):
             return pa.nulls(len(array), to)
         if pa.types.is_dictionary(array.type):
-            return conform_array(array.dictionary_decode(), to, url=url, name=name)
+            return conform_array(array.dictionary_decode(), to, url=url, name=name, defaults=defaults)
         if pa.types.is_dictionary(to):
-            values = conform_array(array, to.value_type, url=url, name=name)
+            values = conform_array(array, to.value_type, url=url, name=name, defaults=defaults)
             return values.dictionary_encode().cast(to)
-        return array.cast(to)
+        return promote_array(array, to) if promotes(array.type, to) else array.cast(to)
     except pa.ArrowException as error:
         raise SchemaMismatchError(
             f"column {name!r} cannot be read as {to}: {error}", path=url or None
         ) from error
 
 
-def _conform_struct(array: pa.StructArray, to: pa.StructType, *, url: str, name: str) -> pa.Array:
+def _conform_struct(
+    array: pa.StructArray, to: pa.StructType, *, url: str, name: str, defaults: FieldDefaults
+) -> pa.Array:
     children = []
     for field, index in zip(to, match_fields(to, array.type), strict=True):
         if index < 0:
-            children.append(pa.nulls(len(array), field.type))
+            value = defaults.of(field.name)
+            children.append(
+                pa.nulls(len(array), field.type)
+                if value is None
+                else repeat_scalar(value, len(array)).cast(field.type)
+            )
         else:
-            child = array.field(index)
-            children.append(conform_array(child, field.type, url=url, name=f"{name}.{field.name}"))
+            below = defaults.below(field.name)
+            path = f"{name}.{field.name}"
+            children.append(conform_array(array.field(index), field.type, url=url, name=path, defaults=below))
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=list(to), mask=mask)
 
 
-def _conform_list(array: pa.Array, to: pa.DataType, *, url: str, name: str) -> pa.Array:
+def _conform_list(
+    array: pa.Array, to: pa.DataType, *, url: str, name: str, defaults: FieldDefaults
+) -> pa.Array:
     if pa.types.is_fixed_size_list(array.type):
         array = array.cast(pa.list_(array.type.value_field))
     offsets, values = _offsets(array, array.values)
     if not pa.types.is_large_list(to) and int(offsets[-1]) > _INT32_MAX:
         raise pa.ArrowInvalid(f"{int(offsets[-1])} values are more than a list holds")
-    values = conform_array(values, to.value_type, url=url, name=name)
+    values = conform_array(values, to.value_type, url=url, name=name, defaults=defaults.below("element"))
     width = np.int64 if pa.types.is_large_list(to) else np.int32
     return _with_offsets(array, to, offsets.astype(width), values)
 
 
-def _conform_map(array: pa.MapArray, to: pa.MapType, *, url: str, name: str) -> pa.Array:
+def _conform_map(
+    array: pa.MapArray, to: pa.MapType, *, url: str, name: str, defaults: FieldDefaults
+) -> pa.Array:
     entries = pa.StructArray.from_arrays([array.keys, array.items], names=["key", "value"])
     offsets, entries = _offsets(array, entries)
     pair = pa.struct([to.key_field, to.item_field])
-    children = [conform_array(entries.field(at), pair.field(at).type, url=url, name=name) for at in range(2)]
+    children = [
+        conform_array(entries.field(at), pair.field(at).type, url=url, name=name, defaults=defaults.below(of))
+        for at, of in enumerate(("key", "value"))
+    ]
     return _with_offsets(array, to, offsets, pa.StructArray.from_arrays(children, fields=list(pair)))
 
 
@@ -292,12 +334,12 @@ def _offsets(array: pa.Array, values: pa.Array) -> tuple[npt.NDArray[Any], pa.Ar
     """Return where each list begins and ends among the values, which are cut to those of the array."""
     if not len(array):
         return np.zeros(1, np.int64 if pa.types.is_large_list(array.type) else np.int32), values.slice(0, 0)
-    offsets = array.offsets.to_numpy()
+    offsets = integers(array.offsets)
     return offsets - offsets[0], values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
 
 
 def _with_offsets(array: pa.Array, to: pa.DataType, offsets: npt.NDArray[Any], values: pa.Array) -> pa.Array:
-    """Lists of other values, null where those of the array are."""
+    """Return lists of other values, null where those of the array are."""
     buffers = [packed_validity(array), pa.py_buffer(np.ascontiguousarray(offsets))]
     return pa.Array.from_buffers(to, len(array), buffers, array.null_count, children=[values])
 
@@ -322,10 +364,10 @@ def check_variants(have: pa.Schema, to: pa.Schema, *, names: Iterable[str], url:
         found = _first_lost(have.field(index).type, to.field(at).type, name)
         if found is not None:
             raise SchemaMismatchError(
-                f"column {name!r} holds a VARIANT that is shredded differently here: the scan's schema has no "
-                f"{found!r} that its values would fit into",
+                f"column {name!r} holds a VARIANT that is shredded differently here: the scan's schema has "
+                f"no {found!r} that its values would fit into",
                 path=url,
-                hint="leave the column out by columns=, or read the files of one shredding at a time",
+                hint="leave the column out by `columns=`, or read the files of one shredding at a time",
             )
 
 
@@ -372,7 +414,7 @@ def _stored(kind: pa.DataType) -> pa.DataType:
 
 
 def _is_variant(kind: pa.DataType) -> bool:
-    """Whether a type has the fields of a variant, in any order, and no others."""
+    """Return whether a type has the fields of a variant, in any order, and no others."""
     if not pa.types.is_struct(kind):
         return False
     types = {field.name: field.type for field in kind}
@@ -382,7 +424,8 @@ def _is_variant(kind: pa.DataType) -> bool:
 
 
 def overlay(schema: pa.Schema, file: pa.Schema) -> pa.Schema:
-    """Return the data set's columns, with the file's own types where the file has them and they can be compared as they are.
+    """Return the data set's columns, with the file's own types where the file has them and they can be
+    compared as they are.
 
     The file's types widen to the data set's: `check_paths` refuses others before.
     """
@@ -408,7 +451,9 @@ def _type(kind: pa.DataType, file: pa.DataType) -> pa.DataType:
 
 
 def _compares(file: pa.DataType, kind: pa.DataType) -> bool:
-    """Whether the file's values can be compared as they are with literals of the data set's type."""
+    """Return whether the file's values can be compared as they are with literals of the data set's type."""
+    if promotes(file.value_type if pa.types.is_dictionary(file) else file, kind):
+        return False
     own, meant = kind_of(file), kind_of(kind)
     if meant.family is Family.FLOAT and own.family is Family.INTEGER:
         # `bind` has literals rounded as they would be beside floats.
@@ -419,7 +464,8 @@ def _compares(file: pa.DataType, kind: pa.DataType) -> bool:
 def conformed_columns(
     bound: Bound, schema: pa.Schema, *, file: pa.Schema
 ) -> Mapping[tuple[str, ...], pa.DataType]:
-    """Return the columns of a predicate bound to an overlay that are to be brought to the data set's type, which is given."""
+    """Return the columns of a predicate bound to an overlay that are to be brought to the data set's type,
+    which is given."""
     out = {}
     own, meant = pa.struct(list(file)), pa.struct(list(schema))
     for column in bound.columns:

@@ -1,4 +1,5 @@
-"""The distinct values of a column: collected in the form in which indexes store values, and sorted in the end."""
+"""The distinct values of a column: collected in the form in which indexes store values, and sorted in the
+end."""
 
 from __future__ import annotations
 
@@ -9,43 +10,14 @@ import pyarrow as pa
 
 from accel import kernels as pc
 from accel.arrays import packed_validity, relabel, whole
-from accel.errors import SchemaMismatchError
 from accel.format.domain import Domain, storage_type
-from accel.indexes.expressions import Expression
 from accel.indexes.native import ARROW, code_values, from_natives, tag_of
-from accel.planning.aggregates import Measure
-from accel.planning.projection import split_name, type_at
 from accel.predicate.kinds import kind_of
 
-__all__ = ["DistinctSet", "as_column", "distinct_measure"]
+__all__ = ["DistinctSet", "as_column"]
 
 _MOST_PENDING: Final = 1 << 16
 """Values that may wait to be merged."""
-
-
-def distinct_measure(column: str, schema: pa.Schema) -> Measure:
-    """Find a column of a scan's result, as the measure whose values are collected.
-
-    Raises
-    ------
-    ColumnNotFoundError
-        There is no such column.
-    SchemaMismatchError
-        Its values have no order, or there are several columns of that name.
-    """
-    path = split_name(column, schema)
-    if len(schema.get_all_field_indices(path[0])) > 1:
-        raise SchemaMismatchError(f"there are several columns named {path[0]!r}")
-    found = type_at(schema, path)
-    kind = found
-    while pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
-        kind = kind.value_type
-    if tag_of(kind) is None and not pa.types.is_null(kind):
-        raise SchemaMismatchError(
-            f"column {'.'.join(path)!r} is {kind}, whose values have no order",
-            hint="ask for a field of the struct, or read the column and collect its values",
-        )
-    return Measure(path, Expression.VALUE, found, kind, frozenset())
 
 
 class DistinctSet:
@@ -136,7 +108,10 @@ def as_column(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _as_bytes(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A cast to text would refuse bytes that are not UTF-8, which a scan returns as they are."""
+    """Cast binary values to a kind of text or binary, unchanged.
+
+    A cast to text would refuse bytes that are not UTF-8, which a scan returns as they are.
+    """
     types = pa.types
     if types.is_fixed_size_binary(kind):
         # A cast refuses no values, and bytes beyond those of a slice.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
@@ -13,7 +13,7 @@ from accel.errors import IndexFormatError
 from accel.format.embedded import Entry, idx1_range, unpack_head, verify_blob, verify_head
 from accel.indexes.kind import IndexKind, Level, ParsedIndex, first_rows_of
 from accel.indexes.native import signature_of
-from accel.indexes.question import LeafOp, LeafQuestion, question_of
+from accel.indexes.question import LeafQuestion, question_of
 from accel.indexes.registry import ask, ask_all, find_kind, guarded
 from accel.indexes.sketch import ParsedSketch, Sketch
 from accel.planning.handle import FileHandle
@@ -26,26 +26,26 @@ from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
-    from accel.indexes.kind import PartedIndex, PartedKind
+    from accel.indexes.kind import PartedIndex
 
 __all__ = [
     "Embedded",
     "IndexSource",
     "Sketches",
-    "asked_of",
     "labelled",
     "named_idx1",
+    "questions_of",
     "unknown_kinds",
 ]
 
-Asked: TypeAlias = "Mapping[tuple[str, ...], Sequence[tuple[Node, LeafQuestion]]]"
+Questions: TypeAlias = "Mapping[tuple[str, ...], Sequence[tuple[Node, LeafQuestion]]]"
 
 # The place of IDX1 among a file's embedded indexes: the table of contents does not count it.
 _IDX1 = -1
 # An IDX1 that may be longer is not fetched.
 _MOST_IDX1 = 8 << 20
 # An index no longer than this comes whole, though it could be read in parts.
-_SMALL = 64 << 10
+SMALL = 64 << 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +58,7 @@ class IndexSource:
     kind: IndexKind
     span: ByteRange
     leaf: int
-    asked: tuple[tuple[Node, LeafQuestion], ...]
+    questions: tuple[tuple[Node, LeafQuestion], ...]
     together: tuple[tuple[Node, tuple[tuple[LeafQuestion, bool], ...]], ...] = ()
     """Conjunctions of leaves over the columns of an index of several."""
 
@@ -75,7 +75,8 @@ class IndexSource:
         return 1 if self.entry is None else self.entry.units
 
     def signature_of(self, question: LeafQuestion) -> str:
-        """Return the stored type of the question's column when the index was built; the caller vouches for a named IDX1."""
+        """Return the stored type of the question's column when the index was built; the caller vouches for a
+        named IDX1."""
         if self.entry is None:
             return signature_of(question.arrow_type)
         return self.entry.signature_of(question.path) or ""
@@ -84,7 +85,7 @@ class IndexSource:
     def first(self) -> ByteRange:
         """The range to fetch first: the part that locates the others, or the whole index."""
         entry = self.entry
-        if entry is None or not entry.head or entry.head_checksum is None or entry.length <= _SMALL:
+        if entry is None or not entry.head or entry.head_checksum is None or entry.length <= SMALL:
             return self.span
         if entry.head_again is not None:
             return ByteRange(entry.head_again[0], sum(entry.head_again))
@@ -100,29 +101,39 @@ class IndexSource:
         return Want(ReadKey(Kind.INDEX, self.row_group, self.leaf, span.start), span)
 
 
-def asked_of(query: FileQuery) -> Asked:
-    """Return the atoms of a predicate that are questions about one plain column each, by its path."""
-    asked: dict[tuple[str, ...], list[tuple[Node, LeafQuestion]]] = {}
+def questions_of(handle: FileHandle, query: FileQuery) -> Questions:
+    """Return the atoms of a predicate that are questions about one plain column each, by its path in the
+    file: indexes that travel in a file name its columns as they were written, whatever a table calls them."""
+    questions: dict[tuple[str, ...], list[tuple[Node, LeafQuestion]]] = {}
     if query.bound is None:
-        return asked
-    plain = {path for path, _, _ in query.prunable}
+        return questions
+    plain = own_paths(handle, query)
     for node in column_atoms(query.bound.root):
         column = query.bound.columns[node.column]
-        question = question_of(node, column)
-        if question is not None and column.path in plain:
-            asked.setdefault(column.path, []).append((node, question))
-    return asked
+        own = plain.get(column.path)
+        question = None if own is None else question_of(node, column)
+        if own is not None and question is not None:
+            questions.setdefault(own, []).append((node, replace(question, path=own)))
+    return questions
+
+
+def own_paths(handle: FileHandle, query: FileQuery) -> Mapping[tuple[str, ...], tuple[str, ...]]:
+    """Return the paths that the columns of a predicate which metadata can describe have in the file."""
+    leaves = handle.metadata.schema.leaves
+    return {path: leaves[leaf].path for path, leaf, _ in query.prunable}
 
 
 def named_idx1(
-    handle: FileHandle, query: FileQuery, asked: Asked, columns: Mapping[tuple[str, ...], str]
+    handle: FileHandle, query: FileQuery, questions: Questions, columns: Mapping[tuple[str, ...], str]
 ) -> Iterator[IndexSource]:
-    """Yield the file's IDX1, for each of the caller's `columns` that the predicate asks something it can answer.
+    """Yield the file's IDX1, for each of the caller's `columns` that the predicate asks something it can
+    answer.
 
     An IDX1 does not say which column it is of, so the caller does.
     """
+    own = own_paths(handle, query)
     for path in columns:
-        here = asked.get(path)
+        here = questions.get(own.get(path, ()))
         span = idx1_range(handle.metadata) if here else None
         if here is None or span is None or span[1] - span[0] > _MOST_IDX1:
             continue
@@ -134,38 +145,45 @@ def named_idx1(
             yield IndexSource(_IDX1, None, kind, ByteRange(*span), query.filter_paths[path][0], answerable)
 
 
-def labelled(handle: FileHandle, query: FileQuery, *, asked: Asked) -> Iterator[IndexSource]:
-    """Yield the indexes of accel's table of contents, which names their columns, that can answer something of the predicate."""
+def labelled(handle: FileHandle, query: FileQuery, *, questions: Questions) -> Iterator[IndexSource]:
+    """Yield the indexes of accel's table of contents, which names their columns, that can answer something of
+    the predicate."""
     toc = handle.toc
+    leaves = {handle.metadata.schema.leaves[leaf].path: leaf for _, leaf, _ in query.prunable}
     for ordinal, entry in enumerate(toc.entries if toc is not None else ()):
-        here = [pair for path in entry.paths() for pair in asked.get(path, ())]
+        here = [pair for path in entry.paths() for pair in questions.get(path, ())]
         kind = _kind_of(entry) if here else None
         if not here or kind is None:
             continue
-        leaf = _leaf_of(handle, query, entry.column)
+        leaf = leaves.get(entry.column)
+        leaf = _leaf_of(handle, entry.column) if leaf is None else leaf
         if leaf is None:
             continue
-        ops = getattr(kind, "ops", frozenset(LeafOp))
-        answerable = tuple((node, question) for node, question in here if question.op in ops)
+        answerable = tuple((node, question) for node, question in here if question.op in kind.ops)
         if answerable:
             span = ByteRange(entry.offset, entry.offset + entry.length)
-            questions = {id(node): question for node, question in answerable}
+            by_node = {id(node): question for node, question in answerable}
             several = len(entry.paths()) > 1 and query.bound is not None
-            together = tuple(_conjunctions(query.bound.root, questions)) if several and query.bound else ()
+            together = tuple(_conjunctions(query.bound.root, by_node)) if several and query.bound else ()
             yield IndexSource(ordinal, entry, kind, span, leaf, answerable, together)
 
 
-def unknown_kinds(handle: FileHandle, *, asked: Asked) -> Iterator[IndexFormatError]:
-    """Yield an error for each kind, version and level of index over the columns in question that this process does not read."""
+def unknown_kinds(handle: FileHandle, *, questions: Questions) -> Iterator[IndexFormatError]:
+    """Yield an error for each kind, version and level of index over the columns in question that this process
+    does not read."""
     seen: set[tuple[str, int, str, tuple[str, ...]]] = set()
     for entry in handle.toc.entries if handle.toc is not None else ():
         what = (entry.kind, entry.version, entry.level, entry.column)
-        if what in seen or not any(path in asked for path in entry.paths()) or _kind_of(entry) is not None:
+        if (
+            what in seen
+            or not any(path in questions for path in entry.paths())
+            or _kind_of(entry) is not None
+        ):
             continue
         seen.add(what)
         yield IndexFormatError(
-            f"an index of column {'.'.join(entry.column)} is of a kind that is not known here: {entry.kind!r}, "
-            f"version {entry.version}, by {entry.level}",
+            f"an index of column {'.'.join(entry.column)} is of a kind that is not known here: "
+            f"{entry.kind!r}, version {entry.version}, by {entry.level}",
             hint="install or register the kind, or a newer accel",
         )
 
@@ -176,11 +194,8 @@ def _kind_of(entry: Entry) -> IndexKind | None:
     return kind if kind is not None and entry.level in set(kind.levels) else None
 
 
-def _leaf_of(handle: FileHandle, query: FileQuery, path: tuple[str, ...]) -> int | None:
+def _leaf_of(handle: FileHandle, path: tuple[str, ...]) -> int | None:
     """Return the column of an index, which the predicate need not name where the index is of several."""
-    leaves = query.filter_paths.get(path)
-    if leaves is not None:
-        return leaves[0]
     for leaf in handle.metadata.schema.leaves:
         if leaf.path == path:
             return leaf.ordinal if not leaf.max_repetition else None
@@ -190,7 +205,8 @@ def _leaf_of(handle: FileHandle, query: FileQuery, path: tuple[str, ...]) -> int
 def _conjunctions(
     node: Node, questions: Mapping[int, LeafQuestion]
 ) -> Iterator[tuple[Node, tuple[tuple[LeafQuestion, bool], ...]]]:
-    """Yield every AND of a tree that has two leaves or more among these, and with each whether it is to be true."""
+    """Yield every AND of a tree that has two leaves or more among these, and with each whether it is to be
+    true."""
     match node:
         case AllOf():
             leaves = [
@@ -227,12 +243,12 @@ class Embedded:
         """Return None where no index of the file answers anything in the predicate."""
         if query.bound is None or (handle.toc is None and not named) or handle.distrusted:
             return None
-        asked = asked_of(query)
-        found = list(labelled(handle, query, asked=asked)) if handle.toc is not None else []
-        for error in unknown_kinds(handle, asked=asked):
+        questions = questions_of(handle, query)
+        found = list(labelled(handle, query, questions=questions)) if handle.toc is not None else []
+        for error in unknown_kinds(handle, questions=questions):
             on_bad_index(_at(error, handle, "embedded indexes"))
         try:
-            found += named_idx1(handle, query, asked, named)
+            found += named_idx1(handle, query, questions, named)
         except IndexFormatError as error:
             on_bad_index(_at(error, handle, "embedded index idx1"))
         return cls(handle, found) if found else None
@@ -245,7 +261,7 @@ class Embedded:
     def answered(self, query: FileQuery) -> frozenset[int]:
         """Return the columns for which an index of the pages of all row groups answers every atom."""
         atoms = column_atoms(query.bound.root) if query.bound is not None else ()
-        asked = Counter(
+        counts = Counter(
             query.filter_paths.get(query.bound.columns[node.column].path) for node in atoms if query.bound
         )
         return frozenset(
@@ -253,11 +269,12 @@ class Embedded:
             for source in self.sources
             if source.row_group < 0
             and source.level is Level.PAGE
-            and len(source.asked) == asked[(source.leaf,)]
+            and len(source.questions) == counts[(source.leaf,)]
         )
 
     def wants(self, groups: Iterable[int], on_bad_index: OnBadIndex, *, most_bytes: int) -> list[Want]:
-        """Return the index reads for the next round trip: those in the tail, and those that are worth their bytes."""
+        """Return the index reads for the next round trip: those in the tail, and those that are worth their
+        bytes."""
         wanted = set(groups)
         out: dict[ReadKey, Want] = {}
         for source in self.sources:
@@ -276,7 +293,8 @@ class Embedded:
         return list(out.values())
 
     def _places(self, source: IndexSource, groups: Iterable[int]) -> list[Want]:
-        """Return the offset indexes that an index of pages takes for these row groups, where they are missing."""
+        """Return the offset indexes that an index of pages takes for these row groups, where they are
+        missing."""
         if source.level is not Level.PAGE:
             return []
         chunks = self.handle.metadata.chunks
@@ -294,7 +312,7 @@ class Embedded:
         if parsed is None or source.first == source.span:
             return []
         base = source.span.start
-        spans: set[tuple[int, int]] = guarded(_asked_for, parsed, source)
+        spans: set[tuple[int, int]] = guarded(_wanted_spans, parsed, source)
         return [ByteRange(base + start, base + end) for start, end in sorted(spans)]
 
     def _pass_over(self, source: IndexSource, error: IndexFormatError, on_bad_index: OnBadIndex) -> None:
@@ -329,7 +347,7 @@ class Embedded:
         data = stash.get(source.want(source.first).key)
         if data is None or source.ordinal in self.handle.view.indexes:
             return
-        kind = cast("PartedKind", source.kind)
+        kind = source.kind
         parse = kind.parse if source.first == source.span else kind.parse_head
         head = source.head(data)
         if source.entry is not None:
@@ -360,7 +378,7 @@ class Embedded:
         first_rows = self._first_rows(source, parsed, group)
         if first_rows is None:
             return
-        for node, question in source.asked:
+        for node, question in source.questions:
             evidence = ask(parsed, question, units=len(first_rows), signature=source.signature_of(question))
             if evidence is not None:
                 into.add(node, group, Statement(first_rows, evidence))
@@ -383,7 +401,7 @@ class Embedded:
             raise IndexFormatError("an index of the pages of all row groups is not of these")
         stops = np.cumsum(sizes).tolist()
         placed = {group: self.handle.view.offset_indexes.get((group, source.leaf)) for group in groups}
-        for node, question in source.asked:
+        for node, question in source.questions:
             evidence = ask(parsed, question, units=source.units, signature=source.signature_of(question))
             for group, offsets in placed.items():
                 if evidence is not None and offsets is not None and offsets.num_pages == sizes[group]:
@@ -395,15 +413,19 @@ class Embedded:
             return np.zeros(1, np.int64)
         if source.level is Level.ROW_RANGE:
             starts = first_rows_of(parsed)
+            if starts is not None:
+                return starts
+            # Each row is a unit. The index has been parsed with so many, and the footer may claim any number
+            # of rows.
             rows = int(self.handle.metadata.group_rows[group])
-            return np.arange(rows, dtype=np.int64) if starts is None else starts
+            return np.arange(rows, dtype=np.int64) if rows == source.units else None
         offsets = self.handle.view.offset_indexes.get((group, source.leaf))
         return None if offsets is None or offsets.num_pages != source.units else offsets.first_row
 
 
-def _asked_for(parsed: PartedIndex, source: IndexSource) -> set[tuple[int, int]]:
+def _wanted_spans(parsed: PartedIndex, source: IndexSource) -> set[tuple[int, int]]:
     length = source.span.length
-    spans = {(int(a), int(b)) for _, question in source.asked for a, b in parsed.wants(question)}
+    spans = {(int(a), int(b)) for _, question in source.questions for a, b in parsed.wants(question)}
     for start, end in spans:
         if not 0 <= start < end <= length:
             raise IndexFormatError(f"an index of {length} bytes asks for [{start}, {end}) of them")
@@ -430,26 +452,28 @@ class Sketches:
     handle: FileHandle
     on_bad_index: OnBadIndex
     entries: list[tuple[int, Entry]]
+    names: Mapping[tuple[str, ...], tuple[str, ...]]
+    """By the path of a column in the file, that in the data set."""
 
     @classmethod
     def of(cls, handle: FileHandle, query: FileQuery, on_bad_index: OnBadIndex) -> Sketches | None:
-        """None where the file has none for the predicate's columns."""
+        """Return the sketches of a file; None where it has none for the predicate's columns."""
         if query.bound is None or handle.toc is None or handle.distrusted:
             return None
-        paths = {path for path, _, _ in query.prunable}
+        names = {own: path for path, own in own_paths(handle, query).items()}
         entries = [
             (ordinal, entry)
             for ordinal, entry in enumerate(handle.toc.entries)
-            if entry.kind == Sketch.name and entry.version == Sketch.version and entry.column in paths
+            if entry.kind == Sketch.name and entry.version == Sketch.version and entry.column in names
         ]
-        return cls(handle, on_bad_index, entries) if entries else None
+        return cls(handle, on_bad_index, entries, names) if entries else None
 
     def of_group(self, row_group: int) -> dict[tuple[str, ...], ParsedSketch]:
-        """By column path; a row group's own sketch goes before the file's."""
+        """Return the sketches of a row group by column path; its own goes before the file's."""
         found: dict[tuple[str, ...], ParsedSketch] = {}
         for ordinal, entry in sorted(self.entries, key=lambda item: item[1].row_group):
             if entry.row_group in (-1, row_group) and (sketch := self._parsed(ordinal, entry)) is not None:
-                found[entry.column] = sketch
+                found[self.names[entry.column]] = sketch
         return found
 
     def _parsed(self, ordinal: int, entry: Entry) -> ParsedSketch | None:

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pyarrow as pa
 
-from accel.errors import redact
+from accel.arrays import from_numpy
+from accel.errors import ObjectChangedError, redact
+from accel.format.domain import Bounds
+from accel.planning.column_bounds import ColumnBounds
+from accel.planning.column_mapping import ColumnMapping
+from accel.planning.deleted_rows import DeletedRows
 from accel.planning.handle import FileHandle
 from accel.planning.selection import RowSelection
+from accel.versions import FileVersion
 
-__all__ = ["FileBlock", "FileEntry", "FileFacts", "ValueRange", "match_selection"]
+__all__ = ["ColumnFigures", "FileBlock", "FileEntry", "FileFacts"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValueRange:
-    """The facts of a source about the values of one column in one file.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ColumnFigures:
+    """The facts of a source about the values of one column in one file, which answer questions about all of
+    its rows."""
 
-    Bounds may be wider than the values, and are None where they are unknown. NaN lies within no bounds: a float column
-    for which `nan_count` is None may hold it.
-    """
-
-    lower: pa.Scalar | None = None
-    upper: pa.Scalar | None = None
-    null_count: int | None = None
-    nan_count: int | None = None
-    num_rows: int | None = None
-    exact: bool = False
-    """Whether both bounds are values of the column."""
+    type: pa.DataType
+    """The type of the column in the file."""
+    bounds: Bounds | None = None
+    """The bounds of the file, as one unit."""
+    values: pa.Array | None = None
+    """All distinct values, null among them where there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,30 +42,25 @@ class FileFacts:
     facts that are out of date cost time and never a row.
     """
 
-    size: int | None
-    etag: str | None
-    """The ETag of the version, as the store writes it. None, with no size: the source vouches for every version, and has
-    `rows` alone."""
+    version: FileVersion
+    """The version that the facts are of. Immutable: whoever has them vouches for what is at the path."""
     handle: FileHandle | None = None
     """The parsed metadata, which is not requested then."""
     tail: bytes | None = None
-    """The last bytes of the file, its footer among them, which are not requested then. Used where the entry's own etag is
-    that of this version."""
-    pinned: bool = False
-    """The file is read in this version or not at all: another one is an ObjectChangedError."""
+    """The last bytes of the file, its footer among them, which are not requested then. Used where the entry's
+    own etag is that of this version."""
     round_trips: int | None = None
-    """Those that it took this very run to get the handle. None where the handle is older: then a request to the store finds
-    out whether it is current, unless the entry's own etag says so."""
-    bounds: Mapping[tuple[str, ...], ValueRange] = field(default_factory=dict)
-    """By the path of the column. They exclude a file before it is opened."""
-    values: Mapping[tuple[str, ...], pa.Array] = field(default_factory=dict)
-    """By the path of a column, all of its distinct values, null among them where there is one."""
+    """Those that it took this very run to get the handle. None where the handle is older: then a request to
+    the store finds out whether it is current, unless the entry's own etag says so."""
+    figures: Mapping[tuple[str, ...], ColumnFigures] = field(default_factory=dict)
+    """By the path of the column. They answer questions about all rows; `FileBlock.bounds` rules files out."""
     num_rows: int | None = None
     """The rows of the file."""
     all_match: bool = False
     """Whether every row of the file matches the predicate of the scan."""
-    rows: Mapping[int, RowSelection] | None = None
-    """By row group, the rows that may match; row groups that are not named hold none. None says nothing."""
+    may_match: Mapping[int, RowSelection] | None = None
+    """By row group, the rows that may match the predicate of the scan; row groups that are not named hold
+    none. A hint: without a predicate it is not used. None says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +78,51 @@ class FileEntry:
     etag: str | None = None
     """The ETag of the current version, where a listing gives it."""
     partition: tuple[object, ...] = ()
-    """Values of the partition columns (Python values or their texts, None for null), in the order of the block's schema."""
+    """Values of the partition columns (Python values or their texts, None for null), in the order of the
+    block's schema."""
     facts: FileFacts | None = field(default=None, compare=False)
     """The facts of the source about the file's content."""
+    immutable: bool = False
+    """Whether the source vouches that the path never holds another version."""
+    deleted: DeletedRows | None = field(default=None, compare=False)
+    """The rows that are gone: they are in no result and no count, with or without a predicate."""
+    selected: Mapping[int, RowSelection] | None = field(default=None, compare=False)
+    """By row group, the only rows that are read; row groups that are not named are left out. None: all rows.
+    Unlike `FileFacts.may_match` it is no hint."""
+    columns: ColumnMapping | None = field(default=None, compare=False)
+    """Which columns of the file are meant by the names of the data set; None: those of the same names."""
+    footer_bytes: int | None = field(default=None, compare=False)
+    """The bytes of its end that hold the footer, where the source knows them: they are read first. Where they
+    are too few, it costs another request."""
+    first_row: int = field(default=0, compare=False)
+    """The number of its first row, where numbers of rows are asked for: a source may number the rows of all
+    files."""
+    pinned: bool = field(default=False, compare=False)
+    """The file is read in this version or not at all."""
+    modified: float | None = field(default=None, compare=False)
+    """When it was changed last, in seconds since 1970, where a listing tells."""
+
+    @property
+    def stored_columns(self) -> ColumnMapping | None:
+        """`columns` under the names that outlive a rename; None where the file has no mapping."""
+        return None if self.columns is None else self.columns.stored
+
+    @property
+    def version(self) -> FileVersion:
+        """What is known of the version that the source means."""
+        return FileVersion(self.size, self.etag, self.immutable)
+
+    def refuse_other(self, handle: FileHandle) -> None:
+        """Raise ObjectChangedError where the file was opened in another version than its source is certain
+        of: of a path that never changes, of an entry that is pinned, or of rows that are gone."""
+        certain = self.immutable or self.pinned or (self.deleted is not None and self.etag is not None)
+        version = self.version
+        if certain and version != handle.version and not version.is_same(handle.version):
+            raise ObjectChangedError(
+                f"the file is not the one that its source names: it has {handle.size} bytes and the ETag "
+                f"{handle.etag}, {self.size} and {self.etag} were expected",
+                path=self.url,
+            )
 
     def __repr__(self) -> str:
         return f"FileEntry({redact(self.url)!r}, partition={self.partition!r})"
@@ -90,11 +130,12 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class FileBlock:
-    """Some files of a source, in order, and the partition columns that their paths spell."""
+    """Some files of a source, in order, with what is known of them in columns."""
 
-    files: tuple[FileEntry, ...]
+    files: Sequence[FileEntry]
+    """They may be made when they are looked at: see `scanning.file_source.FileColumns`."""
     partition_schema: pa.Schema
-    """The same in all blocks of a source."""
+    """The columns whose values are those of `FileEntry.partition`; the same in all blocks of a source."""
     round_trips: int
     """Dependent requests that finding the files took; 0 for files that are named."""
     catalog_trips: int = 0
@@ -102,45 +143,38 @@ class FileBlock:
     more: bool = False
     """Whether another block follows."""
     listed: bool = True
-    """Whether the etags of the files are those that the store had when it was asked for them just now."""
+    """Whether the etags of the files are those that the store has just reported."""
+    bounds: Mapping[tuple[str, ...], ColumnBounds] = field(default_factory=dict)
+    """By the path of a column of the data set. They rule out files of a known version before these are
+    opened."""
+    partition_values: Mapping[str, pa.Array] = field(default_factory=dict)
+    """The values of some partition columns once more, as arrays with a value for each file."""
+    num_rows: pa.Array | None = None
+    """The rows of each file, the deleted ones included: integers, null where unknown."""
 
+    def with_files(self, files: Sequence[FileEntry], places: Sequence[int]) -> FileBlock:
+        """Return the block with some of its files, and with what is known of those.
 
-def match_selection(
-    selection: Mapping[str, Mapping[int, RowSelection]], files: Sequence[FileEntry]
-) -> dict[str, dict[int, RowSelection]]:
-    """Return the caller's own rows by the URLs of the files, which may have been named by their paths.
+        Parameters
+        ----------
+        files : sequence of FileEntry
+            The files that are left, perhaps with more facts.
+        places : sequence of int
+            Where they were in the block.
 
-    Raises
-    ------
-    ValueError
-        A name belongs to no file, or to several.
-    """
-    urls_by_name: dict[str, set[str]] = {}
-    for file in files:
-        urls_by_name.setdefault(file.path, set()).add(file.url)
-        if file.root == "file://":
-            # The whole path will do too, however the source was spelt.
-            urls_by_name.setdefault(f"/{file.path.lstrip('/')}", set()).add(file.url)
-    # A URL wins over equal paths of other files.
-    urls_by_name.update((file.url, {file.url}) for file in files)
-    out: dict[str, dict[int, RowSelection]] = {}
-    for name, groups in selection.items():
-        urls = urls_by_name.get(name) or urls_by_name.get(name.removeprefix("file://"), set())
-        if len(urls) > 1:
-            raise ValueError(
-                f"selection names {redact(name)!r}, which is the path of {len(urls)} files of the scan; "
-                f"name them by their URLs, as {redact(min(urls))!r}"
-            )
-        if not urls:
-            import difflib
+        Returns
+        -------
+        FileBlock
+            The same block otherwise.
+        """
+        if not (self.bounds or self.partition_values or self.num_rows is not None):
+            return replace(self, files=files)
+        at = from_numpy(np.array(places, np.int64))
 
-            close = difflib.get_close_matches(name, urls_by_name, n=1)
-            hint = f"; did you mean {redact(close[0])!r}?" if close else ""
-            raise ValueError(
-                f"selection names {redact(name)!r}, which is not among the files of the scan{hint}"
-            )
-        (url,) = urls
-        rows = out.setdefault(url, {})
-        for group, ranges in groups.items():
-            rows[group] = rows[group].union(ranges) if group in rows else ranges
-    return out
+        return replace(
+            self,
+            files=files,
+            bounds={path: found.take(at) for path, found in self.bounds.items()},
+            partition_values={name: array.take(at) for name, array in self.partition_values.items()},
+            num_rows=None if self.num_rows is None else self.num_rows.take(at),
+        )

@@ -1,14 +1,15 @@
 """One opened file and a question become scan tasks.
 
-Statistics drop row groups; page indexes, which often are in memory, cut each of the others to the rows that may match;
-embedded indexes, bloom filters and dictionaries are looked up for the rows in doubt, where they may save more than they
-cost. What is left of each row group is one task.
+Statistics drop row groups; page indexes, which often are in memory, cut each of the others to the rows that
+may match; embedded indexes, bloom filters and dictionaries are looked up for the undecided rows, where they
+may save more than they cost. What is left of each row group is one task.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
 
 from accel.errors import (
@@ -22,8 +23,9 @@ from accel.errors import (
 from accel.planning.handle import FileHandle
 from accel.planning.index_evidence import IndexStatements
 from accel.planning.index_lookup import IndexLookup, find_embedded
-from accel.planning.leaf_chunks import READABLE_CODECS
+from accel.planning.leaf_chunks import READABLE_CODECS, LeafChunks, unreadable_chunks
 from accel.planning.page_indexes import (
+    PlanSizes,
     fetch_page_indexes,
     page_index_wants,
     take_page_indexes,
@@ -39,9 +41,9 @@ from accel.predicate.prune import Verdict
 
 if TYPE_CHECKING:
     from accel.planning.index_lookup import ReadDictionary
-    from accel.planning.predicate_cache import Evaluation
+    from accel.planning.leaf_chunks import Float64s
 
-__all__ = ["FilePlan", "plan_file"]
+__all__ = ["FilePlan", "check_selection", "plan_file"]
 
 # The column chunks whose pages are found without a break: some milliseconds.
 _AT_ONCE = 300
@@ -58,18 +60,21 @@ class FilePlan:
     pages_kept: int = 0
     rows: int = 0
     rows_kept: int = 0
-    rows_sure: int = 0
+    rows_certain: int = 0
     index_round_trips: int = 0
     chunks_whole: int = 0
     """Column chunks that are read whole because they have no offset index, although a part may do."""
-    remembered_groups: int = 0
-    """Row groups whose matching rows are remembered."""
     probed_groups: int = 0
     """Row groups that a bloom filter or a dictionary excluded."""
     guessed: list[ScanTask] = field(default_factory=list)
     """Tasks whose share of matching rows was estimated, as it may decide how they are read."""
     sketched: bool = False
     """Whether embedded sketches took part in that."""
+    draft: TaskDraft | None = None
+    remaining: RemainingGroups = ()
+    """The row groups that statistics and the selection have left."""
+    drafted: Mapping[int, ScanTask] = field(default_factory=dict)
+    """The tasks that page indexes have left, by their row groups, before other indexes were looked up."""
 
     def add(self, task: ScanTask, handle: FileHandle) -> None:
         """Count a task in."""
@@ -83,12 +88,12 @@ class FilePlan:
                 r.whole and not handle.has_offset_index(group, r.column) for r in task.reads
             )
         self.rows_kept += task.rows.count
-        self.rows_sure += task.sure.count
+        self.rows_certain += task.certain.count
         self.tasks.append(task)
 
     def with_tasks(self, tasks: Iterable[ScanTask], handle: FileHandle) -> FilePlan:
         """Return the same plan with fewer tasks: metadata answers for the others."""
-        left = replace(self, tasks=[], pages=0, pages_kept=0, rows_kept=0, rows_sure=0, chunks_whole=0)
+        left = replace(self, tasks=[], pages=0, pages_kept=0, rows_kept=0, rows_certain=0, chunks_whole=0)
         for task in tasks:
             left.add(task, handle)
         left.pages, left.row_groups_kept = self.pages, self.row_groups_kept
@@ -101,10 +106,8 @@ def plan_file(
     *,
     selection: Mapping[int, RowSelection] | None,
     limit: int | None = None,
-    piece_bytes: int,
-    probe_min_bytes: int,
-    early_bytes: int = 0,
-    whole_bytes: int = 0,
+    first_row: int = 0,
+    sizes: PlanSizes,
     read_dictionary: ReadDictionary,
     on_bad_index: OnBadIndex,
 ) -> Steps[FilePlan]:
@@ -116,26 +119,22 @@ def plan_file(
         The caller's own access plan: rows by row group; row groups not named are not read.
     limit : int, optional
         No more rows than this will be taken.
-    piece_bytes : int
-        Larger row groups get their offset index read even if all rows are wanted, so that they can be cut.
-    probe_min_bytes : int
-        Bloom filters and dictionaries are read when they may save more than this.
-    early_bytes : int
-        All page indexes may come with the first few, where they are no more: see `fetch_page_indexes`.
-    whole_bytes : int
-        Chunks that come to no more, all together, are read whole: they hold hardly more than a page each, and finding
-        the page takes a round trip.
+    first_row : int
+        The number of the first row of the file, where the question has numbers.
+    sizes : PlanSizes
     read_dictionary : callable
         Decodes a dictionary page.
     on_bad_index : callable
         Called with each index that does not verify; it may raise.
     """
-    _check_selection(handle, task_file, selection)
+    if selection:
+        check_selection(handle, selection, url=task_file.url)
     with refuse_unforeseen("metadata"):
         query = task_file.query
         _report_misplaced(handle, query, on_bad_index)
         plan = FilePlan(row_groups=handle.num_row_groups, rows=handle.num_rows)
-        groups = _remaining_groups(handle, query, selection)
+        groups = plan.remaining = _remaining_groups(handle, query, selection)
+        draft = plan.draft = TaskDraft(handle, task_file, selection, IndexStatements(), first_row)
         if not groups and handle.bad_toc is None and not task_file.question.embedded:
             return plan  # no index is left to look up or to report
         embedded = find_embedded(handle, query, named=task_file.question.embedded, on_bad_index=on_bad_index)
@@ -144,33 +143,32 @@ def plan_file(
             query,
             groups=groups,
             selection=selection,
-            piece_bytes=piece_bytes,
+            sizes=sizes,
             limit=limit,
             pages_indexed=embedded is not None and embedded.by_page,
             answered=embedded.answered(query) if embedded is not None else (),
-            whole_bytes=whole_bytes,
         )
         lookup = IndexLookup(
             handle,
             query,
             embedded=embedded,
-            probe_min_bytes=probe_min_bytes,
+            probe_min_bytes=sizes.probe_min_bytes,
             read_dictionary=read_dictionary,
             on_bad_index=on_bad_index,
         )
-        draft = _Draft(handle, task_file, selection, IndexStatements(), _recall(handle, task_file))
         if wants:
-            early = lookup.comes_early(wants, groups, early_bytes)
-            along = lookup.wants_along(draft.tasks(groups), early_bytes) if early else ()
+            early = lookup.comes_early(wants, groups, sizes.early_bytes)
+            along = lookup.wants_along(draft.tasks(groups), sizes.early_bytes) if early else ()
             stash, plan.index_round_trips = yield from fetch_page_indexes(
-                handle, wants, early_bytes=early_bytes, along=along
+                handle, wants, early_bytes=sizes.early_bytes, along=along
             )
             take_page_indexes(handle, wants, stash=stash, on_bad_index=on_bad_index)
             lookup.learn(stash)
         if handle.bad_toc is not None and query.bound is not None:
             on_bad_index(handle.bad_toc)
-        tasks = yield from draft.in_parts(groups)
-        tasks = yield from _look_up(lookup, tasks, draft=draft, plan=plan)
+        drafted = yield from draft.in_parts(groups)
+        tasks = yield from _look_up(lookup, drafted, draft=draft, plan=plan)
+        plan.drafted = drafted
         _settle(plan, tasks, groups=groups, draft=draft, on_bad_index=on_bad_index)
         return plan
 
@@ -180,19 +178,13 @@ def _settle(
     tasks: Mapping[int, ScanTask],
     *,
     groups: RemainingGroups,
-    draft: _Draft,
+    draft: TaskDraft,
     on_bad_index: OnBadIndex,
 ) -> None:
     """Check the tasks, estimate how selective their filter is, and count them in."""
     handle = draft.handle
-    plan.remembered_groups = sum(
-        not certain and group in draft.matched and not (group in tasks and tasks[group].needs_filter)
-        for group, certain in groups
-    )
-    for group, task in tasks.items():
-        for reads in task.reads:
-            if handle.view.chunks_of(reads.column).unreadable.item(group):
-                _refuse_chunk(handle, group, reads.column)
+    if handle.view.has_unreadable:
+        _refuse_unreadable(handle, tasks)
     query = draft.task_file.query
     guesses = guess_shares(handle, query, tasks=list(tasks.values()), on_bad_index=on_bad_index)
     plan.guessed, plan.sketched = guesses.guessed, guesses.sketched
@@ -201,9 +193,9 @@ def _settle(
 
 
 def _look_up(
-    lookup: IndexLookup, tasks: dict[int, ScanTask], *, draft: _Draft, plan: FilePlan
+    lookup: IndexLookup, tasks: dict[int, ScanTask], *, draft: TaskDraft, plan: FilePlan
 ) -> Steps[dict[int, ScanTask]]:
-    """Look up the row groups in doubt, and draft those again that indexes have evidence about."""
+    """Look up the undecided row groups, and draft those again that indexes have evidence about."""
     in_doubt = {group: task for group, task in tasks.items() if task.needs_filter}
     if not in_doubt:
         return tasks
@@ -220,7 +212,8 @@ def _look_up(
 def _remaining_groups(
     handle: FileHandle, query: FileQuery, selection: Mapping[int, RowSelection] | None
 ) -> RemainingGroups:
-    """Return the row groups that statistics and the caller's access plan leave, and whether all their rows match."""
+    """Return the row groups that statistics and the caller's access plan leave, and whether all their rows
+    match."""
     return [
         (group, verdict == Verdict.ALL)
         for group, verdict in enumerate(prune_row_groups(handle, query).tolist())
@@ -229,7 +222,8 @@ def _remaining_groups(
 
 
 def _report_misplaced(handle: FileHandle, query: FileQuery, on_bad_index: OnBadIndex) -> None:
-    """Report the indexes of the query's columns that the footer places outside the file: they are not used."""
+    """Report the indexes of the query's columns that the footer places outside the file: they are not
+    used."""
     metadata = handle.metadata
     for words, group, leaf in metadata.misplaced_indexes({*query.filter_leaves, *query.output_leaves}):
         on_bad_index(
@@ -241,12 +235,9 @@ def _report_misplaced(handle: FileHandle, query: FileQuery, on_bad_index: OnBadI
         )
 
 
-def _check_selection(
-    handle: FileHandle, task_file: TaskFile, selection: Mapping[int, RowSelection] | None
-) -> None:
-    if not selection:
-        return
-    name, groups = redact(task_file.url), handle.num_row_groups
+def check_selection(handle: FileHandle, selection: Mapping[int, RowSelection], *, url: str) -> None:
+    """Raise ValueError where a selection names rows or row groups that a file does not have."""
+    name, groups = redact(url), handle.num_row_groups
     for group, rows in selection.items():
         if not 0 <= group < groups:
             raise ValueError(f"selection names row group {group}; {name} has {groups}")
@@ -257,28 +248,29 @@ def _check_selection(
             )
 
 
-def _recall(handle: FileHandle, task_file: TaskFile) -> Mapping[int, Evaluation]:
-    """Return which rows earlier scans found this predicate to match, by row group."""
-    if handle.predicate_cache is None:
-        return {}
-    from accel.planning.question_keys import predicate_key
-
-    return handle.predicate_cache.under(predicate_key(task_file))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Draft:
+@dataclass(frozen=True, eq=False)
+class TaskDraft:
     """Makes the tasks of row groups from what is in memory."""
 
     handle: FileHandle
     task_file: TaskFile
     selection: Mapping[int, RowSelection] | None
     evidence: IndexStatements
-    matched: Mapping[int, Evaluation]
-    """The rows that match by the predicate cache, by row group."""
+    first_row: int
+
+    @cached_property
+    def _leaves(self) -> tuple[list[tuple[int, bool, bool]], Float64s]:
+        """The leaves that the question reads, of each whether it is one of the filter and one of the result,
+        and `LeafChunks.expansion` of them."""
+        query = self.task_file.query
+        filters, outputs = frozenset(query.filter_leaves), frozenset(query.output_leaves)
+        leaves = sorted(filters | outputs)
+        expansion = LeafChunks.of(self.handle.metadata, leaves).expansion
+        return [(leaf, leaf in filters, leaf in outputs) for leaf in leaves], expansion
 
     def in_parts(self, groups: RemainingGroups) -> Steps[dict[int, ScanTask]]:
-        """Make the tasks of all row groups. Many are made some at a time: before, between and after them the event loop runs."""
+        """Make the tasks of all row groups. Many are made some at a time: before, between and after them the
+        event loop runs."""
         query = self.task_file.query
         leaves = len(query.output_leaves) + len(query.filter_leaves)
         at_once = max(1, _AT_ONCE // max(1, leaves))
@@ -296,56 +288,69 @@ class _Draft:
         """Make the tasks of some row groups; none for a row group in which no row can match."""
         handle, query = self.handle, self.task_file.query
         group_rows = handle.metadata.group_rows
-        doubtful = [group for group, certain in groups if not certain]
+        doubtful = [group for group, all_match in groups if not all_match]
         verdicts = prune_pages(handle, query, groups=doubtful, evidence=self.evidence)
         pages = dict(zip(doubtful, verdicts, strict=True))
         found = {}
-        for group, certain in groups:
+        first_rows = None
+        if self.task_file.question.row_number is not None:
+            first_rows = group_rows.cumsum() - group_rows + self.first_row
+        for group, all_match in groups:
             num_rows = int(group_rows[group])
-            if certain:
-                rows = sure = RowSelection.all(num_rows)
+            if all_match:
+                rows = certain = RowSelection.all(num_rows)
             else:
-                rows, sure = pages[group].rows, pages[group].sure
+                rows, certain = pages[group].rows, pages[group].certain
             if self.selection is not None:
-                rows, sure = rows.intersect(self.selection[group]), sure.intersect(self.selection[group])
-            if group in self.matched and rows:
-                settled = self.matched[group].settle(rows, sure, num_rows)
-                rows, sure = (rows, sure) if settled is None else (settled, settled)
+                rows, certain = (
+                    rows.intersect(self.selection[group]),
+                    certain.intersect(self.selection[group]),
+                )
             if rows:
-                reads = _read_leaves(handle, query, group, rows, rows.without(sure, num_rows))
-                found[group] = ScanTask(self.task_file, group, num_rows, rows, sure, reads)
+                reads = self._read_leaves(group, rows, rows.without(certain, num_rows))
+                first_row = 0 if first_rows is None else int(first_rows[group])
+                found[group] = ScanTask(
+                    self.task_file, group, num_rows, rows, certain, reads, first_row=first_row
+                )
         return found
 
+    def _read_leaves(self, group: int, rows: RowSelection, doubtful: RowSelection) -> tuple[LeafReads, ...]:
+        """Return the pages of a row group that hold these rows.
 
-def _read_leaves(
-    handle: FileHandle, query: FileQuery, group: int, rows: RowSelection, doubtful: RowSelection
-) -> tuple[LeafReads, ...]:
-    """Return the pages of a row group that hold these rows; columns of the filter alone are read for rows in doubt."""
-    filters = frozenset(query.filter_leaves) if doubtful else frozenset[int]()
-    outputs = frozenset(query.output_leaves)
-    view = handle.view
-    metadata, indexes = view.metadata, view.offset_indexes
-    num_rows = metadata.group_rows.item(group)
-    for_rows = PagesOf(rows, num_rows)
-    for_doubtful = for_rows if doubtful is rows else PagesOf(doubtful, num_rows)
-    reads = []
-    for leaf in sorted(filters | outputs):
-        chunks = view.chunks_of(leaf)
-        if metadata.chunks.end[group, leaf] <= metadata.chunks.start[group, leaf]:
-            _refuse_chunk(handle, group, leaf)
-        pages = for_rows if leaf in outputs else for_doubtful
-        reads.append(
-            pages.reads(
-                metadata,
-                group,
-                leaf,
-                index=indexes.get((group, leaf)),
-                expansion=chunks.expansion.item(group),
-                for_filter=leaf in filters,
-                for_output=leaf in outputs,
+        Columns of the filter alone are read for undecided rows.
+        """
+        metadata, indexes = self.handle.metadata, self.handle.view.offset_indexes
+        chunks, num_rows = metadata.chunks, metadata.group_rows.item(group)
+        for_rows = PagesOf(rows, num_rows)
+        for_doubtful = for_rows if doubtful is rows else PagesOf(doubtful, num_rows)
+        (leaves, expansion), undecided = self._leaves, bool(doubtful)
+        reads = []
+        for (leaf, for_filter, for_output), expands in zip(leaves, expansion[group].tolist(), strict=True):
+            if not (for_output or undecided):
+                continue
+            if chunks.end.item(group, leaf) <= chunks.start.item(group, leaf):
+                _refuse_chunk(self.handle, group, leaf)
+            pages = for_rows if for_output else for_doubtful
+            reads.append(
+                pages.reads(
+                    metadata,
+                    group,
+                    leaf,
+                    index=indexes.get((group, leaf)),
+                    expansion=expands,
+                    for_filter=for_filter and undecided,
+                    for_output=for_output,
+                )
             )
-        )
-    return tuple(reads)
+        return tuple(reads)
+
+
+def _refuse_unreadable(handle: FileHandle, tasks: Mapping[int, ScanTask]) -> None:
+    unreadable = unreadable_chunks(handle.metadata.chunks)
+    for group, task in tasks.items():
+        for reads in task.reads:
+            if unreadable[group, reads.column]:
+                _refuse_chunk(handle, group, reads.column)
 
 
 def _refuse_chunk(handle: FileHandle, group: int, leaf: int) -> NoReturn:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from accel.errors import IndexFormatError
 from accel.format.domain import Bounds
 from accel.format.footer import IDX1_KEY
 from accel.format.model import ColumnIndex, FileMetadata, OffsetIndex, SortingColumn
-from accel.planning.leaf_chunks import LeafChunks
+from accel.planning.leaf_chunks import unreadable_chunks
 from accel.ranges import ByteRange, ObjectId
+from accel.versions import FileVersion
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from accel.format.embedded import Toc
     from accel.format.packed import PackedMetadata, SharedMetadata
     from accel.indexes.kind import ParsedIndex
-    from accel.planning.predicate_cache import PredicateCache
+    from accel.planning.query import FileQuery
 
 __all__ = ["FileHandle", "FileView", "SharedStatistics", "group_starts"]
 
@@ -31,6 +34,7 @@ __all__ = ["FileHandle", "FileView", "SharedStatistics", "group_starts"]
 _MOST_EMBEDDED = 256 << 10
 
 T = TypeVar("T")
+Verdicts: TypeAlias = npt.NDArray[np.int8]
 _Chunk: TypeAlias = tuple[int, int]
 """A row group and a leaf."""
 
@@ -56,8 +60,6 @@ class FileView:
     """Embedded indexes by their place in the table; None for one that did not verify."""
     dictionaries: dict[_Chunk, pa.Array] = field(default_factory=dict)
     """The values of small dictionaries that planning has read."""
-    leaf_chunks: dict[int, LeafChunks] = field(default_factory=dict)
-    """What `chunks_of` has returned."""
     index_reads: int = 0
     """How often page indexes of the file were requested."""
     reading_ahead: int = 0
@@ -66,17 +68,18 @@ class FileView:
     """Why the first unusable index is not used; a strict scan refuses the file for it."""
     distrusted: bool = False
     """The page index contradicts the pages, so chunks are read whole."""
-    predicate_cache: PredicateCache | None = None
-    """The rows that matched earlier predicates."""
     reported: int = 0
     """`size` when the cache last took `nbytes`."""
+    reported_within: int = 0
+    """`within_bytes` at that time."""
+    _has_unreadable: bool | None = None
 
-    def chunks_of(self, leaf: int) -> LeafChunks:
-        """Return what planning derives from the footer about the chunks of a leaf."""
-        found = self.leaf_chunks.get(leaf)
-        if found is None:
-            found = self.leaf_chunks[leaf] = LeafChunks(self.metadata, leaf)
-        return found
+    @property
+    def has_unreadable(self) -> bool:
+        """Whether any chunk of the file cannot be read: see `leaf_chunks.unreadable_chunks`."""
+        if self._has_unreadable is None:
+            self._has_unreadable = bool(unreadable_chunks(self.metadata.chunks).any())
+        return self._has_unreadable
 
     @property
     def num_indexes(self) -> int:
@@ -87,23 +90,31 @@ class FileView:
     @property
     def size(self) -> int:
         """The number of entries that `nbytes` adds up: the cache weighs the file again when it changes."""
-        return self.num_indexes + len(self.chunk_bounds) + len(self.page_bounds) + len(self.leaf_chunks)
+        return self.num_indexes + len(self.chunk_bounds) + len(self.page_bounds)
+
+    @property
+    def within_bytes(self) -> int:
+        """The bytes of bloom filters and embedded indexes, which grow within their entries. Few files have
+        any."""
+        if not self.blooms and not self.indexes:
+            return 0
+        found = (*self.blooms.values(), *self.indexes.values())
+        return sum(each.nbytes for each in found if each is not None)
 
     @property
     def is_plain(self) -> bool:
         """Whether the view can be made again from the footer alone."""
         found = (self.toc, self.bad_toc, self.passed_over)
         noted = self.index_reads or self.distrusted or any(each is not None for each in found)
-        return not (noted or self.num_indexes or self.predicate_cache is not None)
+        return not (noted or self.num_indexes)
 
     @property
     def nbytes(self) -> int:
         """The memory that it takes, beside the footer and the packed metadata."""
         if not self.size:
             return 0
-        total = sum(chunks.nbytes for chunks in self.leaf_chunks.values())
         bounds = (*self.chunk_bounds.values(), *self.page_bounds.values())
-        total += 256 * len(bounds) + 64 * sum(map(len, bounds)) + 200 * len(self.dictionaries)
+        total = 256 * len(bounds) + 64 * sum(map(len, bounds)) + 200 * len(self.dictionaries)
         found = (self.offset_indexes, self.column_indexes, self.indexes, self.blooms, self.dictionaries)
         for by_place in found:
             total += sum(map(attrgetter("nbytes"), [x for x in by_place.values() if x is not None]))
@@ -137,11 +148,11 @@ class _OfView(Generic[T]):
 class FileHandle:
     """One version of one file, opened. It is cached, and grows as scans read its indexes.
 
-    Only the I/O loop touches it. Everything in it derives from the bytes of `id`, so it never changes to another
-    version: a changed object gets a new handle.
+    Only the I/O loop touches it. Everything in it derives from the bytes of `id`, so it never changes to
+    another version: a changed object gets a new handle.
 
-    Most of thousands of cached files are only pruned with others (`planning.pruning`). Such a file is a single object
-    for the garbage collector; its `FileView` is made when the file is planned by itself.
+    Most of thousands of cached files are only pruned with others (`planning.pruning`). Such a file is a
+    single object for the garbage collector; its `FileView` is made when the file is planned by itself.
 
     Parameters
     ----------
@@ -191,12 +202,25 @@ class FileHandle:
             metadata.sorting if metadata.sorting and any(metadata.sorting) else None,
         )
 
+    def relabelled(self, shared: SharedMetadata, arrow_schema: pa.Schema) -> FileHandle:
+        """Return the same file under other names of its columns; its leaves are in the same order."""
+        other = FileHandle.__new__(FileHandle)
+        for name in self.__slots__:
+            setattr(other, name, getattr(self, name))
+        other.shared, other.arrow_schema = shared, arrow_schema
+        return other
+
     # -- identity --------------------------------------------------------------------------------
 
     @property
     def id(self) -> ObjectId:
         """The version of the object."""
         return ObjectId(*self._packed[:3])
+
+    @property
+    def version(self) -> FileVersion:
+        """The version, without the path."""
+        return FileVersion(*self._packed[1:3])
 
     @property
     def path(self) -> str:
@@ -280,11 +304,9 @@ class FileHandle:
     """The page index contradicts the pages, so chunks are read whole."""
     passed_over = _OfView["IndexFormatError | None"]("passed_over", None)
     """Why the first unusable index is not used."""
-    predicate_cache = _OfView["PredicateCache | None"]("predicate_cache", None)
-    """The rows that matched earlier predicates."""
 
     def has_offset_index(self, row_group: int, leaf: int) -> bool:
-        """Whether the file has an offset index for a chunk that was not read yet."""
+        """Return whether the file has an offset index for a chunk that was not read yet."""
         view = self.view
         untried = (row_group, leaf) not in view.offset_indexes and not view.distrusted
         return untried and bool(view.metadata.chunks.offset_index_offset[row_group, leaf] > 0)
@@ -323,7 +345,8 @@ class FileHandle:
         return int(self._packed[_FOOTER_START] - self._page_indexes_start())
 
     def index_region(self, most_bytes: int) -> ByteRange | None:
-        """Return the bytes from the first page index to the tail; None where there are none, or more than `most_bytes`."""
+        """Return the bytes from the first page index to the tail; None where there are none, or more than
+        `most_bytes`."""
         start = self._page_indexes_start()
         return ByteRange(start, self.tail_start) if 0 < self.tail_start - start <= most_bytes else None
 
@@ -345,7 +368,8 @@ class FileHandle:
         return found
 
     def suggested_tail_bytes(self) -> int:
-        """Return the suffix length that would have brought footer, page indexes and small embedded indexes at once."""
+        """Return the suffix length that would have brought footer, page indexes and small embedded indexes at
+        once."""
         first = self._page_indexes_start()
         entries = self.toc.entries if self.toc is not None else ()
         offsets = [entry.offset for entry in entries]
@@ -373,15 +397,15 @@ class FileHandle:
         """Return `nbytes` for the cache, and note that it has it."""
         if self._view is not None:
             self._view.reported = self._view.size
+            self._view.reported_within = self._view.within_bytes
         return self.nbytes
 
-    def has_grown(self, *, read: bool) -> bool:
-        """Whether `nbytes` changed since it was weighed, without adding it up; `read` says that indexes were read."""
+    def has_grown(self) -> bool:
+        """Return whether `nbytes` changed since it was weighed, without adding it up."""
         view = self._view
         if view is None:
             return False
-        # Bloom filters and embedded indexes grow within their entries.
-        return view.size != view.reported or (read and bool(view.blooms or view.indexes))
+        return view.size != view.reported or view.within_bytes != view.reported_within
 
     @property
     def nbytes(self) -> int:
@@ -400,11 +424,11 @@ class FileHandle:
 class SharedStatistics:
     """The chunk bounds of several files, one file's row groups after the other's.
 
-    Python's garbage collector visits every object of every cached file; these are a few objects for all of them. Each
-    file refers to its statistics and knows where its own start.
+    Python's garbage collector visits every object of every cached file; these are a few objects for all of
+    them. Each file refers to its statistics and knows where its own start.
     """
 
-    __slots__ = ("bounds", "num_files", "rows", "starts")
+    __slots__ = ("_judged", "bounds", "num_files", "rows", "starts")
 
     def __init__(self, handles: Sequence[FileHandle], rows: Int64s, bounds: dict[int, Bounds]) -> None:
         self.num_files = len(handles)
@@ -414,6 +438,8 @@ class SharedStatistics:
         """The first row group of each file."""
         self.bounds = bounds
         """By leaf."""
+        self._judged: tuple[weakref.ref[FileQuery], Verdicts] | None = None
+        """The verdicts of the question that was judged last. The question ends with its scan."""
         for handle, start in zip(handles, self.starts.tolist(), strict=True):
             handle.statistics, handle.statistics_start = self, start
             if handle.has_view:
@@ -427,8 +453,18 @@ class SharedStatistics:
             return None
         return found.part(handle.statistics_start, handle.statistics_start + handle.num_row_groups)
 
+    def note_verdicts(self, query: FileQuery, verdicts: Verdicts) -> None:
+        """Note one `Verdict` for each row group, which planning each file asks for again."""
+        self._judged = weakref.ref(query), verdicts
+
+    def verdicts(self, handle: FileHandle, query: FileQuery) -> Verdicts | None:
+        """Return the verdicts of one file's row groups; None where another question was judged last."""
+        if self._judged is None or self._judged[0]() is not query:
+            return None
+        return self._judged[1][handle.statistics_start : handle.statistics_start + handle.num_row_groups]
+
     def holds(self, handles: Sequence[FileHandle]) -> bool:
-        """Whether they are those of exactly these files, in this order."""
+        """Return whether they are those of exactly these files, in this order."""
         if len(handles) != self.num_files:
             return False
         starts: list[int] = self.starts.tolist()

@@ -25,6 +25,8 @@ class Statement:
     """Where each stretch starts, ascending from 0; [0] for the whole row group."""
     evidence: Evidence
     """One entry a stretch."""
+    by: str = "index"
+    """What has made it: an "index" embedded in the file, a "bloom filter" or a "dictionary"."""
 
 
 @dataclass(slots=True)
@@ -38,7 +40,8 @@ class IndexStatements:
     def add(self, node: Node, row_group: int, statement: Statement) -> None:
         """Take in the statement of an index, unless every stretch may be TRUE and may be FALSE.
 
-        Whether such an atom may be NULL as well decides about no row: what holds for TRUE and FALSE holds for NULL.
+        Whether such an atom may be NULL as well decides about no row: what holds for TRUE and FALSE holds for
+        NULL.
         """
         evidence = statement.evidence
         if bool((evidence.may_true & evidence.may_false).all()):
@@ -50,6 +53,15 @@ class IndexStatements:
 
     def __bool__(self) -> bool:
         return bool(self._statements)
+
+    def makers(self, row_group: int) -> set[str]:
+        """Return what has made the statements about a row group: see `Statement.by`."""
+        return {
+            statement.by
+            for (_, group), statements in self._statements.items()
+            if group == row_group
+            for statement in statements
+        }
 
     def covers(self, row_group: int) -> bool:
         return row_group in self._groups
@@ -67,7 +79,8 @@ class IndexStatements:
         ]
 
     def of_rows(self, row_group: int, cuts: Int64s) -> IndexEvidence | None:
-        """Return the evidence for the stretches of a row group that start at `cuts`, which refine all others."""
+        """Return the evidence for the stretches of a row group that start at `cuts`, which refine all
+        others."""
         if not self.covers(row_group):
             return None
 

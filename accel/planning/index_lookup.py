@@ -1,4 +1,4 @@
-"""Look-ups beside statistics for row groups in doubt: embedded indexes, bloom filters, dictionaries."""
+"""Look-ups beside statistics for undecided row groups: embedded indexes, bloom filters, dictionaries."""
 
 from __future__ import annotations
 
@@ -57,9 +57,10 @@ __all__ = [
     "find_embedded",
 ]
 
-# An index that is read in parts takes a second round; so does a filter with an unusual header or a block without a bit.
+# An index that is read in parts takes a second round; so does a filter with an unusual header or a block
+# without a bit.
 _ROUNDS = 3
-# An embedded index is fetched when the pages in doubt are so many times its size.
+# An embedded index is fetched when the undecided pages are so many times its size.
 _WORTH = 2
 # At most one part in this many of the bytes that may come early may turn out to be needless.
 _ALONG = 4
@@ -90,10 +91,10 @@ class IndexLookup:
         self._found: dict[ReadKey, memoryview] = {}
 
     def comes_early(self, wants: Sequence[Want], groups: RemainingGroups, early_bytes: int) -> bool:
-        """Whether look-ups may be fetched along with the page indexes `wants`, which may make them needless.
+        """Return whether to fetch look-ups along with the page indexes `wants`, which may make them needless.
 
-        They may where page indexes have to be fetched and statistics left all of several row groups, which makes it
-        unlikely that page bounds exclude much.
+        They may where page indexes have to be fetched and statistics left all of several row groups, which
+        makes it unlikely that page bounds exclude much.
         """
         alike = 1 < len(groups) <= _MOST_GROUPS and len(groups) == self._handle.metadata.num_row_groups
         if not early_bytes or not alike or any(certain for _, certain in groups):
@@ -106,9 +107,9 @@ class IndexLookup:
         nbytes = _nbytes(drafts)
         dictionaries = self._dictionaries(nbytes)
         first = self._wants(drafts, nbytes, dictionaries)
-        at_hand = {want.key: data for want in first if (data := self._handle.in_tail(want.range)) is not None}
-        if at_hand:  # the head of an index, which says which parts of it to read
-            self.learn(at_hand)
+        loaded = {want.key: data for want in first if (data := self._handle.in_tail(want.range)) is not None}
+        if loaded:  # the head of an index, which says which parts of it to read
+            self.learn(loaded)
             first = self._wants(drafts, nbytes, dictionaries)
         return first if _ALONG * sum(want.range.length for want in first) <= early_bytes else []
 
@@ -122,7 +123,7 @@ class IndexLookup:
             self._embedded.learn(stash, self._on_bad_index)
 
     def run(self, drafts: Mapping[int, ScanTask], into: IndexStatements) -> Steps[int]:
-        """Look up the row groups in doubt, and return the number of round trips."""
+        """Look up the undecided row groups, and return the number of round trips."""
         trips = 0
         nbytes = _nbytes(drafts)
         dictionaries = self._dictionaries(nbytes)
@@ -149,7 +150,7 @@ class IndexLookup:
     def _wants(
         self, drafts: Mapping[int, ScanTask], nbytes: int, dictionaries: Dictionaries | None
     ) -> list[Want]:
-        """Return what to fetch next for row groups whose pages in doubt have so many bytes."""
+        """Return what to fetch next for row groups whose undecided pages have so many bytes."""
         costly = nbytes >= self._probe_min_bytes
         wants = self._blooms.wants(drafts) if self._blooms is not None and costly else []
         if self._embedded is not None:
@@ -212,7 +213,7 @@ class Blooms:
 
     @classmethod
     def of(cls, handle: FileHandle, query: FileQuery) -> Blooms | None:
-        """None where no atom of the predicate can be put to a filter of the file."""
+        """Return the filters of a file; None where no atom of the predicate can be put to one."""
         offsets = handle.metadata.chunks.bloom_offset
         if query.bound is None or handle.distrusted or not bool((offsets > 0).any()):
             return None
@@ -240,7 +241,7 @@ class Blooms:
     def wants(self, groups: Iterable[int]) -> list[Want]:
         """Return the next reads: blocks, with headers that were not read yet, or headers alone."""
         wants: dict[ReadKey, Want] = {}
-        for question, group, state in self._asked(groups):
+        for question, group, state in self._states(groups):
             chunks = self.handle.metadata.chunks
             start = int(chunks.bloom_offset[group, question.leaf])
             length = int(chunks.bloom_length[group, question.leaf])
@@ -294,7 +295,7 @@ class Blooms:
 
     def add_evidence(self, groups: Iterable[int], into: IndexStatements) -> None:
         """Add what the blocks in memory prove about each atom and row group."""
-        for question, group, state in self._asked(groups):
+        for question, group, state in self._states(groups):
             if any(question.hashes) and (state.header is None or not state.has_bits):
                 continue
             if question.narrow and not self._within(question.leaf, group):
@@ -305,7 +306,7 @@ class Blooms:
             # No key is there: the atom cannot be true of any row.
             one = np.ones(1, bool)
             evidence = Evidence(np.zeros(1, bool), one, one)
-            into.add(question.node, group, Statement(np.zeros(1, np.int64), evidence))
+            into.add(question.node, group, Statement(np.zeros(1, np.int64), evidence, "bloom filter"))
 
     def _within(self, leaf: int, group: int) -> bool:
         bounds = self.handle.view.chunk_bounds.get(leaf)
@@ -323,7 +324,7 @@ class Blooms:
                 return True
         return False
 
-    def _asked(self, groups: Iterable[int]) -> Iterator[tuple[_Question, int, BloomState]]:
+    def _states(self, groups: Iterable[int]) -> Iterator[tuple[_Question, int, BloomState]]:
         chunks = self.handle.metadata.chunks
         for group in groups:
             for question in self.questions:
@@ -382,8 +383,8 @@ def _ranges(
 def _more_blocks(
     state: BloomState, header: BloomHeader, start: int, number: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield the blocks around one that has no bit, where none that was met has: a filter that is empty throughout says
-    nothing, however it came about."""
+    """Yield the blocks around one that has no bit, where none that was met has: a filter that is empty
+    throughout says nothing, however it came about."""
     count = min(_SMALL // BLOCK_BYTES, header.num_blocks)
     if len(state.blocks) >= count:
         return
@@ -422,7 +423,10 @@ class Dictionaries:
 
     @classmethod
     def of(cls, handle: FileHandle, query: FileQuery, read: ReadDictionary) -> Dictionaries | None:
-        """None where no column of the predicate is dictionary-encoded throughout any row group."""
+        """Return the dictionaries that the predicate can be put to.
+
+        None where no column of it is dictionary-encoded throughout any row group.
+        """
         chunks = handle.metadata.chunks
         if query.bound is None or handle.distrusted:
             return None
@@ -432,18 +436,19 @@ class Dictionaries:
         # A struct of one field is excluded: it is null in other rows than its field.
         plain = {path: leaf for path, leaf, _ in query.prunable}
         columns = []
-        for ordinal, asked in nodes.items():
+        for ordinal, own in nodes.items():
             column = query.bound.columns[ordinal]
             leaf = plain.get(column.path)
             if leaf is None:
                 continue
             throughout = (chunks.plain_pages[:, leaf] == 0) & (chunks.dictionary_pages[:, leaf] > 0)
-            # Decoded as they are, INT96 entries may have wrapped around: decode/instants.py handles that when pages are read.
+            # Decoded as they are, INT96 entries may have wrapped around: decode/instants.py handles that when
+            # pages are read.
             schema = handle.metadata.schema
             if schema.elements[schema.leaves[leaf].element].physical is Physical.INT96:
                 continue
             if bool(throughout.any()):
-                columns.append(_Column(leaf, column, tuple(asked)))
+                columns.append(_Column(leaf, column, tuple(own)))
         return cls(handle, columns, read) if columns else None
 
     def wants(self, drafts: Mapping[int, ScanTask]) -> list[Want]:
@@ -459,7 +464,10 @@ class Dictionaries:
         return wants
 
     def _is_dense(self, group: int, column: _Column, place: ByteRange) -> bool:
-        """Whether a dictionary of integers lists nearly all of its range, and so excludes next to nothing more."""
+        """Return whether a dictionary of integers lists nearly all of its range.
+
+        Then it excludes next to nothing more than the bounds.
+        """
         bounds = self.handle.view.chunk_bounds.get(column.leaf)
         if bounds is None or bounds.domain is not Domain.INTEGER:
             return False
@@ -500,7 +508,8 @@ class Dictionaries:
         result = outcome(alone, {column.column.path: values}, len(values))
         true, nulls = int(mask(result).sum()), result.null_count
         found = (true > 0, true + nulls < len(values), nulls > 0)
-        return Statement(np.zeros(1, np.int64), Evidence(*(np.array([flag]) for flag in found)))
+        evidence = Evidence(*(np.array([flag]) for flag in found))
+        return Statement(np.zeros(1, np.int64), evidence, "dictionary")
 
     def _places(self, drafts: Mapping[int, ScanTask]) -> Iterator[tuple[int, _Column, ByteRange]]:
         chunks = self.handle.metadata.chunks

@@ -1,26 +1,30 @@
-"""What planning derives from the footer about the chunks of one leaf, as columns with a value per row group."""
+"""What planning derives from the footer about the chunks of leaves."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from accel.format.model import Codec, FileMetadata, Leaf, Physical
+from accel.format.model import ChunkTable, Codec, FileMetadata, Leaf, ParquetSchema, Physical
 
 if TYPE_CHECKING:
-    from accel.arrays import Bools
+    from accel.arrays import Bools, Int64s
 
-__all__ = ["BOOLEAN_BYTES", "DECODED_SHARE", "READABLE_CODECS", "LeafChunks", "level_bytes"]
+__all__ = [
+    "BOOLEAN_BYTES",
+    "DECODED_SHARE",
+    "READABLE_CODECS",
+    "LeafChunks",
+    "level_bytes",
+    "unreadable_chunks",
+]
 
 READABLE_CODECS = frozenset(Codec) - {Codec.LZO}
 """The codecs whose pages can be decoded."""
-_IS_READABLE = np.zeros(256, bool)
-_IS_READABLE[list(READABLE_CODECS)] = True
-"""By the byte of a codec."""
 
 DECODED_SHARE = 4
 """Chunks and pages are weighed by their compressed bytes, or by this share of the decoded ones if more."""
@@ -48,65 +52,55 @@ def level_bytes(leaf: Leaf) -> int:
     return _LEVEL_BYTES * ((leaf.max_definition > 0) + (leaf.max_repetition > 0))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class LeafChunks:
-    """The chunks of one leaf of a file, one in each row group.
+    """The chunks of leaves of a file: each array has a row for each row group, a column for each leaf."""
 
-    Parameters
-    ----------
-    metadata : FileMetadata
-    leaf : int
-        Ordinal in the file's schema.
+    compressed: Int64s
+    decoded: Float64s
+    """The bytes of each chunk in Arrow. Of dictionary-encoded texts only newer writers tell how long they
+    are.
+
+    Levels are there for one column at a time: those of lists count, of which a row may have any number.
     """
 
-    metadata: FileMetadata
-    leaf: int
+    @classmethod
+    def of(cls, metadata: FileMetadata, leaves: Sequence[int]) -> LeafChunks:
+        """Return the chunks of leaves, which are ordinals in the file's schema, ascending."""
+        chunks, schema = metadata.chunks, metadata.schema
+        of_all = len(leaves) == len(schema.leaves)
+        at = slice(None) if of_all else list(leaves)
+        widths = np.array([_width(schema, leaf) for leaf in leaves], float)
+        decoded = chunks.num_values[:, at] * widths
+        decoded += np.maximum(0, chunks.unencoded[:, at])
+        return cls(chunks.compressed[:, at], np.maximum(decoded, chunks.uncompressed[:, at]))
 
-    @cached_property
-    def decoded(self) -> Float64s:
-        """The bytes of each chunk in Arrow. Of dictionary-encoded texts only newer writers tell how long they are.
-
-        Levels are there for one column at a time: those of lists count, of which a row may have any number.
-        """
-        chunks, at = self.metadata.chunks, self.leaf
-        node = self.metadata.schema.leaves[at]
-        element = self.metadata.schema.elements[node.element]
-        width = level_bytes(node) if node.max_repetition else 0
-        if element.physical is Physical.FIXED_LEN_BYTE_ARRAY:
-            width += element.type_length
-        elif element.physical is not None:
-            width += _WIDTHS[element.physical]
-        values = chunks.num_values[:, at] * float(width)
-        values += np.maximum(0, chunks.unencoded[:, at])
-        out: Float64s = np.maximum(values, chunks.uncompressed[:, at])
-        return out
-
-    @cached_property
+    @property
     def weight(self) -> Float64s:
         """The bytes that each chunk counts for where it is to be cut."""
-        out: Float64s = np.maximum(
-            self.metadata.chunks.compressed[:, self.leaf], self.decoded // DECODED_SHARE
-        )
-        return out
-
-    @cached_property
-    def expansion(self) -> Float64s:
-        """How many times its compressed bytes each chunk takes in Arrow; at least 1."""
-        out: Float64s = np.maximum(
-            1.0, self.decoded / np.maximum(1, self.metadata.chunks.compressed[:, self.leaf])
-        )
-        return out
-
-    @cached_property
-    def unreadable(self) -> Bools:
-        """Which chunks cannot be read by what the footer says of them."""
-        chunks, at = self.metadata.chunks, self.leaf
-        start = chunks.start[:, at]
-        out: Bools = chunks.encrypted[:, at] | chunks.external[:, at]
-        out |= (start < 4) | (chunks.end[:, at] <= start)
-        out |= ~_IS_READABLE[chunks.codec[:, at].view(np.uint8)]
+        out: Float64s = np.maximum(self.compressed, self.decoded // DECODED_SHARE)
         return out
 
     @property
-    def nbytes(self) -> int:
-        return 400 + 25 * len(self.metadata.group_rows)
+    def expansion(self) -> Float64s:
+        """How many times its compressed bytes each chunk takes in Arrow; at least 1."""
+        out: Float64s = np.maximum(1.0, self.decoded / np.maximum(1, self.compressed))
+        return out
+
+
+def _width(schema: ParquetSchema, leaf: int) -> int:
+    """Return the bytes in Arrow of each value of a leaf, its text apart."""
+    node = schema.leaves[leaf]
+    element = schema.elements[node.element]
+    levels = level_bytes(node) if node.max_repetition else 0
+    if element.physical is Physical.FIXED_LEN_BYTE_ARRAY:
+        return levels + element.type_length
+    return levels if element.physical is None else levels + _WIDTHS[element.physical]
+
+
+def unreadable_chunks(chunks: ChunkTable) -> Bools:
+    """Return which chunks cannot be read by what the footer says of them, by row group and leaf."""
+    readable = np.isin(chunks.codec, [*READABLE_CODECS]) & ~(chunks.encrypted | chunks.external)
+    readable &= (chunks.start >= 4) & (chunks.start < chunks.end)
+    out: Bools = ~readable
+    return out

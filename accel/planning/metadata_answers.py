@@ -2,11 +2,13 @@
 
 Only rows that provably match are answered, in whole units (pages, row groups) of exact figures; a fast path
 past reading them, never another way to count. What is left are ordinary tasks for fewer rows and columns.
+Distinct values are found by `distinct_answers`; what is left of them is read as for any aggregate.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -14,18 +16,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from accel.format.domain import Bounds
 from accel.planning.aggregates import Aggregates, Function, Tally, tally_constant
+from accel.planning.distinct_answers import DistinctValues, DistinctWay
+from accel.planning.exact_figures import answerable, tally_units
 from accel.planning.handle import FileHandle
 from accel.planning.projection import field_leaves, indexed_as_read, path_leaves, type_at
 from accel.planning.query import FileQuery
 from accel.planning.read_request import OnBadIndex, Steps, read_ranges
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask, TaskFile
-from accel.planning.zones import LeafMeasure, Zones, ZoneSources
+from accel.planning.zone_sources import LeafMeasure, ZoneSources
 from accel.ranges import ByteRange, Want
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
+    from accel.planning.index_lookup import ReadDictionary
 
 __all__ = [
     "MEASURES_KEY",
@@ -33,8 +39,6 @@ __all__ = [
     "PlacedMeasures",
     "RemainingReads",
     "answer_tasks",
-    "covered_units",
-    "is_whole",
     "narrow_tasks",
     "place_measures",
     "remaining_tasks",
@@ -53,13 +57,15 @@ class MetadataAnswer:
     """By measure."""
     rows: int = 0
     """Rows of which nothing is read."""
+    units: Counter[str] = field(default_factory=Counter)
+    """Where distinct values come from: units by their level and the way in which they are answered."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Unit:
     """Figures, and which of their units are answered."""
 
-    zones: Zones
+    bounds: Bounds
     units: Bools
 
 
@@ -75,9 +81,12 @@ class PlacedMeasures:
     """Measures of columns that the file has not: all null."""
     unknown: list[int]
     """Measures of nested or foreign columns: always read."""
+    open_to: dict[int, dict[int, RowSelection]] = field(default_factory=dict)
+    """By the ordinal of a measure of distinct values and the place of a task, the rows that are not
+    answered."""
     chosen: dict[tuple[int, int], _Unit] = field(default_factory=dict)
     """By the place of a task and the ordinal of a measure."""
-    of_file: dict[int, Zones] = field(default_factory=dict)
+    of_file: dict[int, Bounds] = field(default_factory=dict)
 
 
 def answer_tasks(
@@ -85,7 +94,9 @@ def answer_tasks(
     tasks: Sequence[ScanTask],
     *,
     aggregates: Aggregates,
+    selected: bool,
     probe_min_bytes: int,
+    read_dictionary: ReadDictionary,
     on_bad_index: OnBadIndex,
 ) -> Steps[MetadataAnswer]:
     """Answer what can be answered of one file.
@@ -96,18 +107,29 @@ def answer_tasks(
     tasks : sequence of ScanTask
         All of the file's, in order, with the aggregates' columns as their output.
     aggregates : Aggregates
+    selected : bool
+        The caller chooses rows: what pruning has left out may match.
     probe_min_bytes : int
-        Figures are asked for when what they may save is more, or when nothing would be left to read.
+        Figures are requested when what they may save is more, or when nothing would be left to read.
+    read_dictionary : callable
+        Decodes a dictionary page.
     on_bad_index : callable
         Called with each index that does not verify; it may raise.
     """
+    answer = MetadataAnswer([], aggregates.tallies())
     if not tasks:
-        return MetadataAnswer([], tuple(Tally() for _ in aggregates.measures))
+        return answer
     found = place_measures(tasks[0].file, aggregates)
     if handle.bad_toc is not None and found.columns and tasks[0].file.query.bound is None:
         # With a predicate, planning has reported it.
         on_bad_index(handle.bad_toc)
     sources = ZoneSources(handle, on_bad_index)
+    for column in found.columns:
+        if column.measure.distinct:
+            values = DistinctValues(sources, column, tasks, answer.units, selected=selected)
+            answer.tallies[column.ordinal].values = values.found
+            yield from values.find(probe_min_bytes, read_dictionary)
+            found.open_to[column.ordinal] = values.open_to
     complete = _complete(handle, tasks)
     open_to = _choose(sources, tasks, found, complete=complete)
     if open_to:
@@ -118,19 +140,15 @@ def answer_tasks(
             stash, _ = yield from read_ranges(handle, wants)
             sources.learn(wants, stash)
             _choose(sources, tasks, found, complete=complete)
-    return _settle(tasks, aggregates, found)
+    return _settle(tasks, aggregates, found, answer)
 
 
 def narrow_tasks(tasks: Sequence[ScanTask], aggregates: Aggregates) -> MetadataAnswer:
     """Answer tasks that come without their file's metadata: only rows and constants are counted."""
-    total = MetadataAnswer([], tuple(Tally() for _ in aggregates.measures))
+    total = MetadataAnswer([], aggregates.tallies())
     for _, run in itertools.groupby(tasks, lambda task: id(task.file)):
         mine = list(run)
-        part = _settle(mine, aggregates, place_measures(mine[0].file, aggregates))
-        total.tasks += part.tasks
-        total.rows += part.rows
-        for into, tally in zip(total.tallies, part.tallies, strict=True):
-            into.add(tally)
+        _settle(mine, aggregates, place_measures(mine[0].file, aggregates), total)
     return total
 
 
@@ -139,12 +157,18 @@ def place_measures(file: TaskFile, aggregates: Aggregates) -> PlacedMeasures:
     found = PlacedMeasures([], [], {}, [], [])
     schema = file.schema
     for ordinal, measure in enumerate(aggregates.measures):
+        if measure.path[0] == file.question.row_number:
+            found.unknown.append(ordinal)
+            continue
         constant = file.query.output_constants.get(measure.path[0])
         if constant is not None and constant.is_valid:
             found.constants[ordinal] = constant
             continue
         leaves = None if constant is not None else path_leaves(schema, file.arrow_schema, path=measure.path)
-        if leaves is None:
+        if measure.path[0] in file.query.coalesced or (leaves is None and _is_filled(file, measure.path)):
+            found.unknown.append(ordinal)
+            continue
+        if leaves is None or (measure.distinct and pa.types.is_null(measure.type)):
             found.absent.append(ordinal)
             continue
         leaf = schema.leaves[leaves[0]] if len(leaves) == 1 else None
@@ -162,14 +186,18 @@ def place_measures(file: TaskFile, aggregates: Aggregates) -> PlacedMeasures:
     return found
 
 
-def is_whole(task: ScanTask) -> bool:
-    """Return whether every row of the row group is known to match."""
-    return task.sure.count == task.num_rows
+def _is_filled(file: TaskFile, path: tuple[str, ...]) -> bool:
+    """Return whether what a file lacks, at a path or below it, has a default in structs that are there."""
+    for other in file.question.evolution.defaults.values:
+        above = path_leaves(file.schema, file.arrow_schema, path=other[:-1])
+        if other[: len(path)] == path and above:
+            return True
+    return False
 
 
 def _complete(handle: FileHandle, tasks: Sequence[ScanTask]) -> bool:
-    """Whether every row of the file is known to match."""
-    groups = {task.row_group for task in tasks if is_whole(task)}
+    """Return whether every row of the file is known to match."""
+    groups = {task.row_group for task in tasks if task.is_certain}
     rows = handle.metadata.group_rows
     return len(groups) == len(tasks) == int((rows > 0).sum())
 
@@ -180,38 +208,32 @@ def _choose(
     """Take the best figures in memory, and return by measure the tasks with rows that have none."""
     open_to: dict[int, list[int]] = {}
     for column in found.columns:
+        if column.ordinal in found.open_to:
+            continue
         functions = column.measure.functions
-        zones = sources.of_file(column) if complete else None
-        if zones is not None and bool(zones.answerable(functions).all()):
-            found.of_file[column.ordinal] = zones
+        of_file = sources.of_file(column) if complete else None
+        if of_file is not None and bool(answerable(of_file, functions).all()):
+            found.of_file[column.ordinal] = of_file
             continue
         for place, task in enumerate(tasks):
             best = 0
-            for zones in sources.at_hand(column, task.row_group, whole=is_whole(task)):
-                units = zones.answerable(functions) & _inside(zones.rows, task.sure)
-                rows = int(zones.rows[units].sum())
+            for bounds in sources.available(column, task.row_group, whole=task.is_certain):
+                units = answerable(bounds, functions) & _inside(bounds.num_values, task.certain)
+                rows = int(bounds.num_values[units].sum())
                 if rows > best:
                     best = rows
-                    found.chosen[place, column.ordinal] = _Unit(zones, units)
-                if rows == task.sure.count:
+                    found.chosen[place, column.ordinal] = _Unit(bounds, units)
+                if rows == task.certain.count:
                     break
-            if best < task.sure.count:
+            if best < task.certain.count:
                 open_to.setdefault(column.ordinal, []).append(place)
     return open_to
 
 
-def _inside(rows: Int64s, sure: RowSelection) -> Bools:
+def _inside(rows: Int64s, certain: RowSelection) -> Bools:
     """Return which units, one after the other from row 0, hold none but selected rows."""
     stops = np.cumsum(rows)
-    return covered_units(sure, stops - rows, stops) & (rows > 0)
-
-
-def covered_units(rows: RowSelection, starts: Int64s, stops: Int64s) -> Bools:
-    """Return which of the spans `starts[i]..stops[i]` are selected entirely."""
-    if not rows:
-        return np.zeros(len(starts), bool)
-    at = np.searchsorted(rows.starts, starts, side="right") - 1
-    return np.asarray((at >= 0) & (rows.stops[np.maximum(at, 0)] >= stops), bool)
+    return certain.covers(stops - rows, stops) & (rows > 0)
 
 
 def _worth_fetching(
@@ -223,13 +245,14 @@ def _worth_fetching(
     complete: bool,
     probe_min_bytes: int,
 ) -> list[Want]:
-    """Return the figures to fetch: those that the first read brought along, and the others if they pay together."""
+    """Return the figures to fetch: those that the first read brought along, and the others if they pay
+    together."""
     wanted: dict[ByteRange, Want] = {}
     saved = 0
     for column in found.columns:
         places = open_to.get(column.ordinal, ())
         for whole in (True, False):
-            here = [tasks[place] for place in places if is_whole(tasks[place]) is whole]
+            here = [tasks[place] for place in places if tasks[place].is_certain is whole]
             groups = {task.row_group for task in here}
             wants = sources.wants(column, groups, whole=whole, all_rows=complete) if groups else []
             wanted |= {want.range: want for want in wants}
@@ -246,19 +269,28 @@ def _savable(task: ScanTask, leaf: int) -> int:
     total = 0
     for reads in task.reads:
         if reads.column == leaf and reads.whole:
-            total += reads.nbytes if is_whole(task) else 0
+            total += reads.nbytes if task.is_certain else 0
         elif reads.column == leaf:
-            inside = covered_units(task.sure, reads.first_row, reads.stop_row)
+            inside = task.certain.covers(reads.first_row, reads.stop_row)
             total += int(reads.size[inside].sum())
     return total
 
 
-def _settle(tasks: Sequence[ScanTask], aggregates: Aggregates, found: PlacedMeasures) -> MetadataAnswer:
-    """Add up what is answered, and make the tasks of the rest."""
-    answer = MetadataAnswer([], tuple(Tally() for _ in aggregates.measures))
-    for ordinal, zones in found.of_file.items():
-        measure = aggregates.measures[ordinal]
-        answer.tallies[ordinal].add(zones.tally(np.ones(len(zones), bool), measure.functions))
+def _settle(
+    tasks: Sequence[ScanTask], aggregates: Aggregates, found: PlacedMeasures, answer: MetadataAnswer
+) -> MetadataAnswer:
+    """Add what is answered to an answer, and make the tasks of the rest."""
+    measures = aggregates.measures
+    distinct = any(measure.distinct for measure in measures)
+    # One row that is certain to match has all values that there are.
+    constant = len(measures) == len(found.constants) + len(found.absent)
+    proven = constant and distinct and all(measure.distinct for measure in measures)
+    proven = proven and any(bool(task.certain) for task in tasks)
+    if proven:
+        answer.units[f"files by {DistinctWay.PATH}"] += 1
+    for ordinal, bounds in found.of_file.items():
+        every = np.ones(len(bounds), bool)
+        answer.tallies[ordinal].add(tally_units(bounds, every, measures[ordinal].functions))
     leftover = RemainingReads(
         aggregates,
         leaves={column.ordinal: column.leaf for column in found.columns},
@@ -268,23 +300,32 @@ def _settle(tasks: Sequence[ScanTask], aggregates: Aggregates, found: PlacedMeas
     )
     for place, task in enumerate(tasks):
         answered: dict[int, RowSelection] = {ordinal: task.rows for ordinal in found.of_file}
+        for ordinal, still in found.open_to.items():
+            rest = still.get(place)
+            answered[ordinal] = task.rows if rest is None else task.rows.without(rest, task.num_rows)
         for column in found.columns:
             unit = found.chosen.get((place, column.ordinal))
             if unit is not None and column.ordinal not in answered:
-                starts = np.cumsum(unit.zones.rows) - unit.zones.rows
+                starts = np.cumsum(unit.bounds.num_values) - unit.bounds.num_values
                 answered[column.ordinal] = RowSelection.from_units(starts, task.num_rows, keep=unit.units)
         read = leftover.rows_to_read(task, answered, unknown=found.unknown)
-        left = remaining_tasks(leftover, task, read=read)
+        left = [] if proven else remaining_tasks(leftover, task, read=read)
+        if left and distinct:
+            answer.units["row groups read"] += 1
         for column in found.columns:
             unit = found.chosen.get((place, column.ordinal))
             taken = read[column.ordinal].count < task.rows.count
             if unit is not None and taken and column.ordinal not in found.of_file:
-                answer.tallies[column.ordinal].add(unit.zones.tally(unit.units, column.measure.functions))
+                told = tally_units(unit.bounds, unit.units, column.measure.functions)
+                answer.tallies[column.ordinal].add(told)
         rows = task.rows.count - sum(part.rows.count for part in left)
         for ordinal in found.by_rows:
             answer.tallies[ordinal].count += rows
         for ordinal, value in found.constants.items():
-            answer.tallies[ordinal].add(tally_constant(aggregates.measures[ordinal], value, rows=rows))
+            answer.tallies[ordinal].add(tally_constant(measures[ordinal], value, rows=rows))
+        for ordinal in found.absent:
+            null = pa.nulls(1, measures[ordinal].type)[0]
+            answer.tallies[ordinal].add(tally_constant(measures[ordinal], null, rows=rows))
         answer.rows += rows
         answer.tasks += left
     return answer
@@ -315,7 +356,7 @@ class RemainingReads:
     def rows_to_read(
         self, task: ScanTask, answered: Mapping[int, RowSelection], *, unknown: Sequence[int]
     ) -> dict[int, RowSelection]:
-        """For each measure with a column of its own in the file, the rows of the task that it is not answered for.
+        """Return, for each measure with a column of its own, the rows of the task that have no answer.
 
         A chunk that can only be read whole is either left alone or read once, for all measures that are not
         answered completely.
@@ -333,7 +374,8 @@ class RemainingReads:
         return read
 
     def file(self, task: ScanTask, measures: tuple[int, ...]) -> TaskFile:
-        """Return the task's file, with the columns of these measures as its output, and those that take no reading."""
+        """Return the task's file, with the columns of these measures as its output, and those that take no
+        reading."""
         file = self._files.get(measures)
         if file is None:
             file = replace(task.file, query=self._query(task.file, measures))
@@ -348,6 +390,8 @@ class RemainingReads:
         constants: dict[str, pa.Scalar] = {}
         for column in output:
             value = file.query.output_constants.get(column.name)
+            if column.name == file.question.row_number:
+                continue
             if column.name not in present:
                 constants[column.name] = pa.nulls(1, column.type)[0]
             elif value is not None:
@@ -370,12 +414,12 @@ def _listed(ordinals: Sequence[int]) -> str:
 def remaining_tasks(
     leftover: RemainingReads, task: ScanTask, *, read: Mapping[int, RowSelection]
 ) -> list[ScanTask]:
-    """Return the tasks that read, for each measure, the rows in `read`; every row in doubt is among them."""
+    """Return the tasks that read, for each measure, the rows in `read`; every undecided row is among them."""
     out = []
     for measures, rows in _split(task, read).items():
         file = leftover.file(task, measures)
-        sure = rows.intersect(task.sure)
-        maybe = rows.without(sure, task.num_rows)
+        certain = rows.intersect(task.certain)
+        maybe = rows.without(certain, task.num_rows)
         filters = frozenset(file.query.filter_leaves) if maybe else frozenset[int]()
         outputs = frozenset(file.query.output_leaves)
         reads = [
@@ -387,13 +431,13 @@ def remaining_tasks(
             for leaf in task.reads
             if leaf.leaf in filters or leaf.leaf in outputs
         ]
-        out.append(replace(task, file=file, rows=rows, sure=sure, reads=tuple(reads)))
+        out.append(replace(task, file=file, rows=rows, certain=certain, reads=tuple(reads)))
     return out
 
 
 def _split(task: ScanTask, read: Mapping[int, RowSelection]) -> dict[tuple[int, ...], RowSelection]:
     """Return the rows to read, by the measures that they are read for."""
-    doubtful = task.rows.without(task.sure, task.num_rows)
+    doubtful = task.rows.without(task.certain, task.num_rows)
     if not read:
         return {(): doubtful} if doubtful else {}
     ordinals = sorted(read)

@@ -58,14 +58,14 @@ def open_file(
     path : str
         For the identity of the handle.
     hint : int
-        Bytes of the first suffix read. What a longer footer lacks is asked for, and only that.
+        Bytes of the first suffix read. What a longer footer lacks is requested, and only that.
     max_footer_bytes : int
         A footer that claims more is refused.
     arrow_schema : callable
         Makes the Arrow schema; it lives in a room below this one.
     shared : callable, optional
-        Gives an equal schema that another file has, if there is one: what is worked out for that holds here too.
-        Not asked about a footer that comes parsed.
+        Gives an equal schema that another file has, if there is one: what is worked out for that holds here
+        too. Not called for a footer that comes parsed.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def _find_footer(tail: Tail, path: str, max_footer_bytes: int) -> int:
             f"the footer claims to be {length} bytes long",
             path=path,
             place="footer",
-            hint="raise options.max_footer_bytes if that is true",
+            hint="raise `options.max_footer_bytes` if that is true",
         )
     if footer_start < 4:
         raise ParquetFormatError(

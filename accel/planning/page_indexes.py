@@ -1,4 +1,5 @@
-"""Page indexes: which of them planning reads, and page locations made from the page headers where there are none.
+"""Page indexes: which of them planning reads, and page locations made from the page headers where there are
+none.
 
 Source: parquet-format `parquet.thrift` (DataPageHeaderV2: pages begin with a row).
 """
@@ -6,8 +7,7 @@ Source: parquet-format `parquet.thrift` (DataPageHeaderV2: pages begin with a ro
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from functools import cache, partial
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +18,7 @@ from accel.format.page_header import walk_pages
 from accel.format.page_index import chunk_offset_index, parse_column_index
 from accel.format.runs import begins_with_row
 from accel.planning.handle import FileHandle
+from accel.planning.leaf_chunks import LeafChunks
 from accel.planning.pages import LeafReads, pages_holding
 from accel.planning.pruning import RemainingGroups
 from accel.planning.query import FileQuery
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
 
 __all__ = [
+    "PlanSizes",
     "fetch_page_indexes",
     "index_want",
     "locate_pages",
@@ -46,24 +48,39 @@ _MANY = 1000
 _MANY_GROUPS = 8
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSizes:
+    """The sizes by which planning decides what to fetch."""
+
+    piece_bytes: int
+    """Larger row groups get their offset index read even if all rows are wanted, so that they can be cut."""
+    probe_min_bytes: int
+    """Bloom filters and dictionaries are read when they may save more than this."""
+    early_bytes: int = 0
+    """All page indexes may come with the first few, where they are no more: see `fetch_page_indexes`."""
+    whole_bytes: int = 0
+    """Chunks that come to no more, all together, are read whole: they hold hardly more than a page each, and
+    finding the page takes a round trip."""
+
+
 def page_index_wants(
     handle: FileHandle,
     query: FileQuery,
     *,
     groups: RemainingGroups,
     selection: Mapping[int, RowSelection] | None,
-    piece_bytes: int,
+    sizes: PlanSizes,
     limit: int | None,
     pages_indexed: bool,
     answered: Collection[int] = (),
-    whole_bytes: int = 0,
 ) -> list[Want]:
     """Return the page indexes that planning takes and that are not in memory yet.
 
-    Offset indexes are wanted where rows are left out, where a row group is to be cut, and where `limit` (rows, or None)
-    may end the scan inside it; and where `pages_indexed` says that an embedded index covers pages. In many row groups
-    no bounds are wanted for the columns `answered`, which an embedded index covers more precisely. Nothing is wanted
-    where all chunks come to no more than `whole_bytes`, or in row groups whose chunks are a page each by the footer.
+    Offset indexes are wanted where rows are left out, where a row group is to be cut, and where `limit`
+    (rows, or None) may end the scan inside it; and where `pages_indexed` says that an embedded index covers
+    pages. In many row groups no bounds are wanted for the columns `answered`, which an embedded index covers
+    more precisely. Nothing is wanted where all chunks come to no more than `sizes.whole_bytes`, or in row
+    groups whose chunks are a page each by the footer.
     """
     if handle.distrusted:
         return []
@@ -71,23 +88,28 @@ def page_index_wants(
     offset_indexes, column_indexes = handle.view.offset_indexes, handle.view.column_indexes
     prunable = sorted({leaf for _, leaf, _ in query.prunable})
     every = tuple(sorted({*query.output_leaves, *query.filter_leaves}))
-    large = cache(partial(_large, handle, piece_bytes))
+    large: dict[tuple[int, ...], Bools] = {}
     wants: list[Want] = []
     promised = 0
     undivided: Bools | None = None
     for at, (group, certain) in enumerate(groups):
         early = limit is not None and promised < limit
         promised += int(group_rows[group]) if certain else 0
-        bounded = [leaf for leaf in prunable if chunks.column_index_offset[group, leaf] > 0]
+        bounded = [leaf for leaf in prunable if chunks.column_index_offset.item(group, leaf) > 0]
         prune = bool(bounded) and not certain
         leaves = query.output_leaves if certain else every
         cut = selection is not None and selection[group].count < group_rows[group]
         unmet = [leaf for leaf in bounded if (group, leaf) not in column_indexes] if prune else []
-        missing = [leaf for leaf in leaves if (group, leaf) not in offset_indexes]
-        if missing and not (
-            prune or cut or early or (pages_indexed and not certain) or large(leaves).item(group)
-        ):
-            missing = []
+        missing = [
+            leaf
+            for leaf in leaves
+            if (group, leaf) not in offset_indexes and chunks.offset_index_offset.item(group, leaf) > 0
+        ]
+        if missing and not (prune or cut or early or (pages_indexed and not certain)):
+            if leaves not in large:
+                large[leaves] = _large(handle, sizes.piece_bytes, leaves)
+            if not large[leaves].item(group):
+                missing = []
         if not (unmet or missing):
             continue
         if not pages_indexed:
@@ -103,7 +125,7 @@ def page_index_wants(
                 wants += [want for want in found if handle.in_tail(want.range) is not None]
         for leaf in missing:
             wants += index_want(chunks, Kind.OFFSET_INDEX, group, leaf)
-    if wants and _chunk_bytes(handle, [group for group, _ in groups], every) <= whole_bytes:
+    if wants and _chunk_bytes(handle, [group for group, _ in groups], every) <= sizes.whole_bytes:
         return [want for want in wants if handle.in_tail(want.range) is not None]
     return wants
 
@@ -111,7 +133,7 @@ def page_index_wants(
 def _undivided(
     chunks: ChunkTable, groups: Sequence[int], leaves: Sequence[int], bounded: Sequence[int]
 ) -> Bools:
-    """Whether all chunks of a row group are one page each, whose bounds are those of the statistics."""
+    """Return whether each chunk of a row group is one page, whose bounds are those of the statistics."""
     at = np.ix_(groups, leaves)
     coded, plain = chunks.dictionary_pages[at], chunks.plain_pages[at]
     one: Bools = ((coded >= 0) & (plain >= 0) & (coded + plain == 1)).all(axis=1)
@@ -126,13 +148,9 @@ def _undivided(
 
 
 def _large(handle: FileHandle, piece_bytes: int, leaves: tuple[int, ...]) -> Bools:
-    """Which row groups are too large, by their chunks of some leaves, to be read or decoded as one piece."""
-    chunks = [handle.view.chunks_of(leaf) for leaf in leaves]
-    if not chunks:
-        return np.zeros(handle.num_row_groups, bool)
-    weight = np.sum([one.weight for one in chunks], axis=0)
-    decoded = np.sum([one.decoded for one in chunks], axis=0)
-    out: Bools = (weight > piece_bytes) | (decoded > DECODE_AT_ONCE)
+    """Return which row groups are too large in some leaves to be read or decoded as one piece."""
+    chunks = LeafChunks.of(handle.metadata, leaves)
+    out: Bools = (chunks.weight.sum(axis=1) > piece_bytes) | (chunks.decoded.sum(axis=1) > DECODE_AT_ONCE)
     return out
 
 
@@ -175,8 +193,9 @@ def fetch_page_indexes(
 ) -> Steps[tuple[dict[ReadKey, memoryview], int]]:
     """Read page indexes, and the ranges `along` in the same round trip.
 
-    A file that is queried again gets all of its page indexes, as others will be asked for: where they are no more than
-    `early_bytes`, or as many times as much as page indexes of the file have been read by then, up to eight times.
+    A file that is queried again gets all of its page indexes, as others will be needed: where they are no
+    more than `early_bytes`, or as many times as much as page indexes of the file have been read by then, up
+    to eight times.
 
     Returns
     -------
@@ -189,11 +208,12 @@ def fetch_page_indexes(
     if missing and view.index_reads:
         region = handle.index_region(early_bytes * min(view.index_reads, _MOST_EARLY))
     view.index_reads += bool(missing)
-    # Only one of many concurrent readers brings all of them. A read that failed reports nothing, so it expires.
-    asked = view.reading_ahead
+    # Only one of many concurrent readers brings all of them. A read that failed reports nothing, so it
+    # expires.
+    ahead = view.reading_ahead
     if (
         region is None
-        or (asked and view.index_reads < asked + _MANY)
+        or (ahead and view.index_reads < ahead + _MANY)
         or not all(region.covers(want.range) for want in missing)
     ):
         found, trips = yield from read_ranges(handle, [*wants, *along])
@@ -213,7 +233,8 @@ def fetch_page_indexes(
 
 
 def _parse_index(handle: FileHandle, key: ReadKey, data: memoryview, first_rows: dict[int, Int64s]) -> None:
-    """Parse one half of a page index. Chunks of a row group whose pages start at the same rows share that array."""
+    """Parse one half of a page index. Chunks of a row group whose pages start at the same rows share that
+    array."""
     view, at = handle.view, (key.row_group, key.column)
     if key.kind is Kind.OFFSET_INDEX:
         view.offset_indexes[at] = None
@@ -245,13 +266,14 @@ def locate_pages(
     num_values : int
         The values of the chunk.
     max_repetition : int
-        The maximum repetition level of the leaf. Inside a list pages of version 1 do not say how many rows they hold.
+        The maximum repetition level of the leaf. Inside a list pages of version 1 do not say how many rows
+        they hold.
 
     Returns
     -------
     OffsetIndex or None
-        None where the headers do not tell rows, or do not add up to `num_rows`, or where a page begins within a row:
-        unknown, not an error.
+        None where the headers do not tell rows, or do not add up to `num_rows`, or where a page begins within
+        a row: unknown, not an error.
     """
     try:
         pages = walk_pages(chunk, max_pages=max(num_rows, 1) + 1, num_values=num_values)
@@ -275,7 +297,7 @@ def locate_pages(
 
 
 def _begin_with_rows(chunk: memoryview, pages: PageTable, max_repetition: int) -> bool:
-    """Whether each page of version 2 begins with a row: see `format.runs`."""
+    """Return whether each page of version 2 begins with a row, as `format.runs` describes."""
     v2 = pages.type == PageType.DATA_PAGE_V2
     lengths = (pages.level_bytes - pages.definition_bytes)[v2]
     return all(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from accel.format.footer import stated_rows
 from accel.format.model import ChunkTable, Encoding, FileMetadata, OffsetIndex
 from accel.options import MIB, Options
 from accel.planning.leaf_chunks import DECODED_SHARE
@@ -32,12 +33,13 @@ __all__ = [
     "piece_wants",
 ]
 
-# A piece of more columns is larger, as far as memory allows, so that its pages of each column are worth a request.
+# A piece of more columns is larger, as far as memory allows, so that its pages of each column are worth a
+# request.
 _COLUMNS = 96
 # A piece of a scan with a limit is no larger.
 _LIMITED_BYTES = MIB
 # Adjacent pages form one range up to about so many bytes: no request is cut to less.
-_LONG_RUN = 512 << 10
+LONG_RUN = 512 << 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,8 +63,8 @@ class LeafReads:
     for_filter: bool
     for_output: bool
     max_repetition: int
-    """The leaf's; above 0 inside lists. There some writers let a row go on on the next page, which the format forbids: see
-    `reach`."""
+    """The leaf's; above 0 inside lists. There some writers let a row go on on the next page, which the format
+    forbids: see `reach`."""
     ordinal: Int64s
     offset: Int64s
     size: Int64s
@@ -85,8 +87,8 @@ class LeafReads:
         object.__setattr__(self, "weight", max(1.0, self.expansion / DECODED_SHARE))
 
     def reach(self, rows: RowSelection) -> RowSelection:
-        """Return the rows whose pages it takes to read these. Inside a list one more after each run of them: where it begins a
-        page, that page shows whether the row before it was at its end."""
+        """Return the rows whose pages it takes to read these. Inside a list one more after each run of them:
+        where it begins a page, that page shows whether the row before it was at its end."""
         return rows.grown() if self.max_repetition else rows
 
     def narrow(self, rows: RowSelection) -> LeafReads:
@@ -144,7 +146,7 @@ class PieceLeaf:
         return Want(ReadKey(Kind.DICTIONARY, row_group, self.reads.column), self.reads.dictionary)
 
     def runs(self) -> list[tuple[int, int]]:
-        """Stretches of pages, as `lo..hi`, whose bytes follow each other; without a carried page.
+        """Return stretches of pages, as `lo..hi`, whose bytes follow each other; without a carried page.
 
         A long one is given as several: requests may then be cut between them, and nothing has to be joined.
         """
@@ -155,8 +157,8 @@ class PieceLeaf:
             return [(lo, self.hi)]
         offset, size = self.reads.offset, self.reads.size
         gaps = offset[lo + 1 : self.hi] != (offset + size)[lo : self.hi - 1]
-        if int(offset[self.hi - 1] + size[self.hi - 1] - offset[lo]) > _LONG_RUN:
-            stretch = (offset[lo : self.hi] - offset[lo]) // _LONG_RUN
+        if int(offset[self.hi - 1] + size[self.hi - 1] - offset[lo]) > LONG_RUN:
+            stretch = (offset[lo : self.hi] - offset[lo]) // LONG_RUN
             gaps |= stretch[1:] != stretch[:-1]
         breaks = np.flatnonzero(gaps) + lo + 1
         edges = [lo, *breaks.tolist(), self.hi]
@@ -172,7 +174,7 @@ class PieceLeaf:
         return Want(ReadKey(Kind.CHUNK, row_group, self.reads.column), self.reads.chunk)
 
     def wants(self, row_group: int) -> list[Want]:
-        """Its pages, without a carried one, or the chunk."""
+        """Return what to read: its pages, without a carried one, or the chunk."""
         if self.reads.whole:
             return [self.chunk_want(row_group)]
         return [self.run_want(row_group, lo, hi=hi) for lo, hi in self.runs()]
@@ -189,7 +191,10 @@ class PieceSize:
 
     @classmethod
     def under(cls, options: Options, *, limit: int | None) -> PieceSize:
-        """As the options have it; with a limit of rows they are small, as the first may be enough."""
+        """Return the size that the options have, or a small one under a limit of rows.
+
+        The first piece may be enough then.
+        """
         if limit is None:
             return cls(options.cut_bytes, options.widest_bytes)
         return cls(min(options.cut_bytes, _LIMITED_BYTES))
@@ -205,36 +210,41 @@ class Piece:
 
     rows: RowSelection
     """Rows to hand out, filter permitting."""
-    sure: RowSelection
-    """The rows among them that are sure to match."""
+    certain: RowSelection
+    """The rows among them that are certain to match."""
     leaves: tuple[PieceLeaf, ...]
     start: int
     stop: int
     """The row window of the row group that the piece covers."""
+    # They are read several times in a lookup.
+    fetched_bytes: int = field(init=False, compare=False)
+    """Compressed bytes of its pages (dictionaries aside)."""
+    weight: float = field(init=False, compare=False)
+    """Its size as `PieceSize` means it: compressed bytes, those that decode to very many counted as more."""
+    held_bytes: int = field(init=False, compare=False)
+    """An estimate of what fetching and decoding it holds in memory; without `behind_bytes`."""
+    behind_bytes: int = field(init=False, compare=False)
+    """The bytes of pages without a row of the piece, which only show that a row has ended: see
+    `LeafReads.reach`."""
 
-    @property
-    def fetched_bytes(self) -> int:
-        """Compressed bytes of its pages (dictionaries aside)."""
-        return sum(p.nbytes for p in self.leaves)
-
-    @property
-    def weight(self) -> float:
-        """Its size as `PieceSize` means it: compressed bytes, those that decode to very many counted as more."""
-        return sum(p.nbytes * p.reads.weight for p in self.leaves)
-
-    @property
-    def held_bytes(self) -> int:
-        """An estimate of what fetching and decoding it holds in memory; without `behind_bytes`."""
-        return int(sum((p.nbytes - self._behind(p)) * (1.0 + p.reads.expansion) for p in self.leaves))
-
-    @property
-    def behind_bytes(self) -> int:
-        """The bytes of pages without a row of the piece, which only show that a row has ended: see `LeafReads.reach`."""
-        return sum(self._behind(part) for part in self.leaves)
+    def __post_init__(self) -> None:
+        fetched = behind = 0
+        weight = held = 0.0
+        for part in self.leaves:
+            reads, nbytes = part.reads, part.nbytes
+            own = self._behind(part) if reads.max_repetition else 0
+            fetched += nbytes
+            behind += own
+            weight += nbytes * reads.weight
+            held += (nbytes - own) * (1.0 + reads.expansion)
+        object.__setattr__(self, "fetched_bytes", fetched)
+        object.__setattr__(self, "weight", weight)
+        object.__setattr__(self, "held_bytes", int(held))
+        object.__setattr__(self, "behind_bytes", behind)
 
     def _behind(self, part: PieceLeaf) -> int:
         reads, lo, hi = part.reads, part.lo, part.hi
-        if not reads.max_repetition or lo >= hi:
+        if lo >= hi:
             return 0
         return _total(reads.size[lo:hi][self.rows.counts(reads.first_row[lo:hi], reads.stop_row[lo:hi]) == 0])
 
@@ -247,7 +257,7 @@ def cut_pieces(
     reads: Sequence[LeafReads],
     rows: RowSelection,
     *,
-    sure: RowSelection,
+    certain: RowSelection,
     num_rows: int,
     size: PieceSize,
     weighed: Sequence[LeafReads] | None = None,
@@ -266,21 +276,25 @@ def cut_pieces(
     whole = any(r.whole for r in reads)
     weighed = reads if weighed is None else weighed
     inner = [] if whole else _cut_rows(weighed, size.of(len(weighed)))
+    if not inner:
+        maybe = rows.without(certain, num_rows)
+        uncut = [_piece_leaf(r, rows if r.for_output else maybe, fetched=0) for r in reads]
+        return [Piece(rows, certain, tuple(uncut), 0, num_rows)]
     cuts = [0, *inner, num_rows]
     pieces: list[Piece] = []
     fetched = [0] * len(reads)
     for start, stop in itertools.pairwise(cuts):
-        part = rows.within(start, stop) if inner else rows
+        part = rows.within(start, stop)
         if not part:
             continue
-        sure_part = sure.within(start, stop) if inner else sure
-        maybe = part.without(sure_part, num_rows)
+        certain_part = certain.within(start, stop)
+        maybe = part.without(certain_part, num_rows)
         leaves = []
         for i, r in enumerate(reads):
             leaf = _piece_leaf(r, part if r.for_output else maybe, fetched=fetched[i])
             fetched[i] = max(fetched[i], leaf.hi)
             leaves.append(leaf)
-        pieces.append(Piece(part, sure_part, tuple(leaves), start, stop))
+        pieces.append(Piece(part, certain_part, tuple(leaves), start, stop))
     return pieces
 
 
@@ -342,7 +356,8 @@ _MOST_SHAPES = 8
 class PagesOf:
     """The pages of one row group's chunks that hold some rows.
 
-    Chunks often have their pages begin at the same rows, and then share the array that says so: it is looked at once.
+    Chunks often have their pages begin at the same rows, and then share the array that says so: it is looked
+    at once.
     """
 
     def __init__(self, rows: RowSelection, num_rows: int) -> None:
@@ -381,7 +396,7 @@ class PagesOf:
             offset, size, total = index.offset, index.size, len(index.offset)
             if chunk.start < offset.item(0):
                 dictionary = ByteRange(chunk.start, offset.item(0))
-                dictionary_pages = _dictionary_pages(chunks, at)
+                dictionary_pages = pages_in_dictionary(chunks, at)
             if len(ordinal) != total:
                 offset, size = offset[places], size[places]
         return LeafReads(
@@ -391,7 +406,7 @@ class PagesOf:
             chunk,
             dictionary,
             dictionary_pages,
-            chunks.num_values.item(at),
+            _values_of(metadata, at, rows=self._num_rows),
             expansion,
             for_filter,
             for_output,
@@ -418,7 +433,7 @@ class PagesOf:
 def pages_holding(
     first_row: Int64s, rows: RowSelection, num_rows: int
 ) -> tuple[Int64s, Int64s, Int64s, slice | Int64s]:
-    """The pages that hold some rows: ordinals, first rows, stop rows, and their places among those that start at `first_row`."""
+    """Return the pages that hold some rows: ordinals, first and stop rows, and places in `first_row`."""
     keep = rows.units(first_row, num_rows)
     if not isinstance(keep, slice):
         return keep, first_row[keep], np.append(first_row[1:], num_rows)[keep], keep
@@ -432,7 +447,19 @@ def pages_holding(
     return np.arange(lo, hi), first_row[keep], stop, keep
 
 
-def _dictionary_pages(chunks: ChunkTable, at: tuple[int, int]) -> int:
+def _values_of(metadata: FileMetadata, at: tuple[int, int], *, rows: int) -> int:
+    """Return the values of a chunk by its footer.
+
+    A flat chunk may have more than its rows: cuDF has counted those of a list beside it. Where the footer
+    contradicts itself about the rows, it has as many as rows.
+    """
+    values: int = metadata.chunks.num_values.item(at)
+    if values <= rows or metadata.schema.leaves[at[1]].max_repetition:
+        return values
+    return values if stated_rows(metadata.footer) == metadata.num_rows else rows
+
+
+def pages_in_dictionary(chunks: ChunkTable, at: tuple[int, int]) -> int:
     counted = int(chunks.dictionary_pages[at])
     if counted >= 0:
         return counted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -12,7 +12,7 @@ from accel.arrays import make_scalar
 from accel.errors import AccelError, SchemaMismatchError
 from accel.planning.file_entry import FileEntry
 from accel.planning.query import Question, constant_fields
-from accel.predicate.expr import Expr
+from accel.predicate.expr import Expr, name_key
 from accel.predicate.prune import Evidence, prune
 
 __all__ = ["PartitionValues", "partition_evidence"]
@@ -30,11 +30,14 @@ class PartitionValues:
     where : Expr or None
     listed : pyarrow.Schema
         The partition columns, as the listing found them.
+    case_sensitive : bool
+        Whether the predicate names them in their case, too.
     """
 
-    def __init__(self, where: Expr | None, listed: pa.Schema) -> None:
+    def __init__(self, where: Expr | None, listed: pa.Schema, *, case_sensitive: bool = True) -> None:
         self._where = where
         self._listed = listed
+        self._case_sensitive = case_sensitive
         self._seeming: dict[_Values, bool] = {}
         self._scalars: dict[_Values, dict[str, pa.Scalar]] = {}
         self._excluded: dict[_Values, bool] = {}
@@ -43,14 +46,14 @@ class PartitionValues:
         self._terms: _Terms = {}
 
     def exclude_as_listed(self, file: FileEntry) -> bool:
-        """Whether the partition values exclude a file, provided that the listed columns are partition columns."""
+        """Return whether the partition values exclude a file, if the listed columns are partition columns."""
         if self._where is None or not file.partition:
             return False
         found = self._seeming.get(file.partition)
         if found is None:
             fields = zip(self._listed, file.partition, strict=True)
             values = {f.name: self._scalar(f, value) for f, value in fields}
-            found = self._seeming[file.partition] = _excludes(self._where, values, self._terms)
+            found = self._seeming[file.partition] = self._excludes(values, self._terms)
         return found
 
     def _scalar(self, field: pa.Field, value: object) -> pa.Scalar:
@@ -60,7 +63,7 @@ class PartitionValues:
         return found
 
     def exclude(self, file: FileEntry, question: Question) -> bool:
-        """Whether the partition values exclude a file under the scan's one question.
+        """Return whether the partition values exclude a file under the scan's one question.
 
         Raises SchemaMismatchError, as `of`.
         """
@@ -71,9 +74,19 @@ class PartitionValues:
             found = all(name in question.partition_names for name in self._listed.names)
             # Columns of the listed types need no second look.
             if found and any(question.schema.field(f.name).type != f.type for f in self._listed):
-                found = _excludes(self._where, self.of(file, question), {})
+                found = self._excludes(self.of(file, question), {})
             self._excluded[file.partition] = found
         return found
+
+    def _excludes(self, values: Mapping[str, pa.Scalar], terms: _Terms) -> bool:
+        if self._where is None:
+            return False
+        try:
+            found = partition_evidence(self._where, values, terms=terms, case_sensitive=self._case_sensitive)
+        except AccelError:
+            # The types are not comparable: binding raises it later, unless a column of the file is meant.
+            return False
+        return not bool(found.may_true[0])
 
     def of(self, file: FileEntry, question: Question) -> Mapping[str, pa.Scalar]:
         """Return the values of a file, in the data set's types.
@@ -91,41 +104,37 @@ class PartitionValues:
                 raise SchemaMismatchError(
                     f"a partition value of its path does not fit the scan's schema: {error}",
                     path=file.url,
-                    hint="partitioning=None leaves the paths alone",
+                    hint="`partitioning=None` leaves the paths alone",
                 ) from error
             self._scalars[file.partition] = found
         return found
 
 
-def _excludes(where: Expr | None, values: Mapping[str, pa.Scalar], terms: _Terms) -> bool:
-    if where is None:
-        return False
-    try:
-        return not bool(partition_evidence(where, values, terms=terms).may_true[0])
-    except AccelError:
-        # The types are not comparable: binding raises it later, unless a column of the file is meant.
-        return False
-
-
 def partition_evidence(
-    where: object, partition: Mapping[str, pa.Scalar], *, terms: _Terms | None = None
+    where: object,
+    partition: Mapping[str, pa.Scalar],
+    *,
+    terms: _Terms | None = None,
+    case_sensitive: bool = True,
 ) -> Evidence:
     """Return what the partition values alone prove, before any file's schema is known.
 
     Terms over other columns are unknown. Used to avoid opening files; it is checked again with the
-    schema, since a column of the file of the same name wins. `terms` takes what each term comes to, for the next
-    partition that has the same scalar objects for the term's columns.
+    schema, since a column of the file of the same name wins. `terms` takes what each term comes to, for the
+    next partition that has the same scalar objects for the term's columns.
     """
     from accel.predicate import expr as e
     from accel.predicate.bind import bind
-    from accel.predicate.prune import constant_bounds
+    from accel.predicate.value_bounds import constant_bounds
 
     terms = {} if terms is None else terms
+    key_of = name_key(case_sensitive=case_sensitive)
+    partition = {key_of(name): value for name, value in partition.items()}
 
-    def judge_term(term: object, names: Sequence[str]) -> Evidence:
-        schema = pa.schema([pa.field(name, value.type) for name, value in partition.items()])
+    def judge_term(term: object, values: Mapping[str, pa.Scalar]) -> Evidence:
+        schema = pa.schema([pa.field(name, value.type) for name, value in values.items()])
         one = np.array([1], np.int64)
-        bounds = {(name,): constant_bounds(partition[name], one) for name in names}
+        bounds = {(name,): constant_bounds(value, one) for name, value in values.items()}
         return prune(bind(term, schema), bounds, 1)  # type: ignore[arg-type]
 
     def judge(node: object) -> Evidence:
@@ -141,15 +150,19 @@ def partition_evidence(
             case _:
                 # Before the schema of the files is settled, a path into structs is no partition column.
                 tops = [column.top_level for column in e.columns_of(node)]  # type: ignore[arg-type]
-                names = [name for name in tops if name is not None and name in partition]
-                if len(names) < len(tops):
+                values = {
+                    name: value
+                    for name in tops
+                    if name is not None and (value := partition.get(key_of(name))) is not None
+                }
+                if len(values) < len(set(tops)):
                     return Evidence.unknown(1)
-                scalars = [partition[name] for name in names]
+                scalars = list(values.values())
                 key = id(node), *map(id, scalars)
                 found = terms.get(key)
                 if found is None:
                     # The entry keeps them alive: their ids stay their own.
-                    found = terms[key] = node, scalars, judge_term(node, names)
+                    found = terms[key] = node, scalars, judge_term(node, values)
                 return found[2]
 
     return judge(where)

@@ -1,4 +1,5 @@
-"""Plan and its explanation: the tasks of a scan, and the requests, round trips and bytes that it will take."""
+"""Plan and its explanation: the tasks of a scan, and the requests, round trips and bytes that it will
+take."""
 
 from __future__ import annotations
 
@@ -10,13 +11,15 @@ import pyarrow as pa
 
 from accel.coalesce import Merging
 from accel.errors import AccelError
-from accel.metrics import Metrics
+from accel.metrics import Metrics, TableFacts
 from accel.planning.pages import Piece, PieceSize, piece_wants
 from accel.planning.task import ScanTask
 from accel.planning.two_phase import cut_task, filter_phase, output_phase
 from accel.ranges import ByteRange, ReadKey, Want
 
 if TYPE_CHECKING:
+    from accel.pictures.file_map import FileMap
+    from accel.planning.ordered_reads import OrderedReads
     from accel.planning.query import Question
 
 __all__ = [
@@ -49,7 +52,7 @@ class TaskIO:
     bytes: int
     round_trips: int
     late_dictionaries: int
-    """Dictionary pages that may be asked for in a second round trip: the footer does not prove that the
+    """Dictionary pages that may be requested in a second round trip: the footer does not prove that the
     pages do without. Not counted in the other numbers."""
     late_bytes: int
 
@@ -92,7 +95,8 @@ def predict_pieces(
     merging: Merging,
     missing: Callable[[Want], ByteRange | None],
 ) -> TaskIO:
-    """Return the requests of pieces of several tasks of a file that are fetched together: see `predict_task`."""
+    """Return the requests of pieces of several tasks of a file that are fetched together: see
+    `predict_task`."""
     prediction = _Prediction(set(have_dictionary), merging, missing)
     prediction.trips = prediction.take(pieces)
     for task, piece in pieces:
@@ -111,7 +115,8 @@ class _Prediction:
         self._late: dict[ReadKey, int] = {}
 
     def take(self, pieces: Iterable[tuple[ScanTask, Piece]]) -> int:
-        """Add the requests of pieces that are fetched at once; return the round trips that they take: one or none."""
+        """Add the requests of pieces that are fetched at once; return the round trips that they take: one or
+        none."""
         remote: list[Want] = []
         for task, piece in pieces:
             pages, dictionaries = piece_wants(
@@ -146,7 +151,8 @@ class _Prediction:
 
 
 def _waves(task: ScanTask, piece: Piece) -> tuple[Piece, ...]:
-    """Return the parts of a piece that are fetched together: whole chunks that are cut after fetching come first."""
+    """Return the parts of a piece that are fetched together: whole chunks that are cut after fetching come
+    first."""
     if not task.cut_when_read:
         return (piece,)
     whole = tuple(part for part in piece.leaves if part.reads.whole)
@@ -155,10 +161,10 @@ def _waves(task: ScanTask, piece: Piece) -> tuple[Piece, ...]:
 
 
 def _phases(piece: Piece) -> tuple[Piece, ...]:
-    """Both phases, the second as if a row of every page matched."""
-    if piece.rows.count == piece.sure.count:
+    """Return both phases, the second as if a row of every page matched."""
+    if piece.rows.count == piece.certain.count:
         return (piece,)
-    return filter_phase(piece), output_phase(piece, piece.rows, at_hand=lambda leaf, ordinal: True)
+    return filter_phase(piece), output_phase(piece, piece.rows, is_carried=lambda leaf, ordinal: True)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -179,28 +185,41 @@ class Explain:
     files: tuple[int, int]
     """Remaining and all files."""
     catalog: tuple[int, int] | None = None
-    """Files that an index outside the files knows in their current version: those that it left, and all; None without an
-    index."""
+    """Files that an index outside the files knows in their current version: those that it left, and all; None
+    without an index."""
     catalog_dropped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """What each table of that index ruled out, as `Metrics.catalog_dropped` counts it."""
+    table: TableFacts | None = None
+    """What was read of a table, and what it said of its files; None where the source is none."""
     row_groups: tuple[int, int]
     """Remaining and all row groups of the files that were opened."""
     pages: tuple[int, int]
-    """Remaining and all pages of the columns that are read, in the row groups that remain, without chunks that are read whole."""
+    """Remaining and all pages of the columns that are read, in the row groups that remain, without chunks
+    that are read whole."""
     rows: tuple[int, int]
     """Rows that may match, and all rows of the files that were opened."""
-    rows_sure: int
-    """Rows that match for certain before they are read: by statistics, or by an earlier scan."""
+    rows_certain: int
+    """Rows that match for certain before they are read, by statistics or an index."""
     rows_from_metadata: int = 0
     """Rows that an aggregate counts without reading them."""
     distinct_units: Mapping[str, int] = field(default_factory=dict)
-    """Files, row groups and pages whose distinct values come from metadata, by where they come from, and those to read."""
+    """Files, row groups and pages whose distinct values come from metadata, by where they come from, and
+    those to read."""
     levels: tuple[RequestLevel, ...]
-    """The steps in their order: "listing", "catalog" where there is one, "metadata", "indexes", "data"."""
+    """The steps in their order: "listing", "log" of a table, "catalog" where there is one, "metadata",
+    "indexes", "data"."""
     notes: tuple[str, ...] = ()
     """The conditions of the prediction, and the decisions that an estimate made."""
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """With `on_error="skip"`, the files that planning left out, and why."""
+    order: OrderedReads | None = None
+    """For `order_by` with a limit, the order of reading: `files` that are opened before rows are read, and
+    all; what is read `first`, each with its file, row group, rows and bound; how many pages and row groups
+    may follow (`left_parts`); and what is known of all rows of the result (`bound`)."""
     analyzed: Mapping[str, object] | None = None
     """The counts of a real run, for `explain(analyze=True)`."""
+    maps: tuple[FileMap, ...] = field(default=(), compare=False)
+    """What becomes of the pages of the first files that are read, for `to_html`."""
 
     @property
     def requests(self) -> dict[str, int]:
@@ -222,6 +241,8 @@ class Explain:
         lines.append(f"  columns  {', '.join(self.columns) if self.columns else '(none: row counts only)'}")
         if self.where is not None:
             lines.append(f"  where    {self.where}")
+        if self.table is not None:
+            lines += _table_lines(self.table)
         lines.append("pruning    kept of total")
         if self.catalog is not None:
             remaining, total = self.catalog
@@ -236,13 +257,15 @@ class Explain:
             ("rows", self.rows),
         ):
             lines.append(f"  {name:<11}{remaining:>14,} of {total:,}")
-        if self.rows_sure and self.where is not None:
-            lines.append(f"  {'':<11}{self.rows_sure:>14,} rows proved to match without being read")
+        if self.rows_certain and self.where is not None:
+            lines.append(f"  {'':<11}{self.rows_certain:>14,} rows proved to match without being read")
         if self.rows_from_metadata:
             lines.append(f"  {'':<11}{self.rows_from_metadata:>14,} rows answered from metadata")
         if self.distinct_units:
             shown = ", ".join(f"{number:,} {unit}" for unit, number in self.distinct_units.items())
             lines.append(f"distinct   {shown}")
+        if self.order is not None:
+            lines += self.order.lines()
         lines.append(f"requests   {'count':>7} {'trips':>6} {'bytes':>14}")
         for level in self.levels:
             kind = "" if level.measured else "  (predicted)"
@@ -250,6 +273,7 @@ class Explain:
                 f"  {level.name:<9}{level.requests:>7,} {level.round_trips:>6} {level.bytes:>14,}{kind}"
             )
         lines += [f"  note: {note}" for note in self.notes]
+        lines += [f"  left out: {reason}" for reason in self.skipped.values()]
         if self.analyzed is not None:
             lines.append("run        what happened")
             lines += [f"  {name:<18}{value}" for name, value in self.analyzed.items()]
@@ -257,16 +281,81 @@ class Explain:
 
     __repr__ = __str__
 
+    def to_html(self) -> str:
+        """Return the explanation as an HTML file of its own: what is read and ruled out, with a picture of
+        each of the first files, page by page.
+
+        Returns
+        -------
+        str
+            The file: it needs no other, and no network.
+
+        Examples
+        --------
+        >>> import accel
+        >>> text = accel.scan("flights/", where="month = 1 AND day = 5").explain().to_html()
+        >>> text.startswith("<!doctype html>")
+        True
+        """
+        from accel.pictures.document import page
+
+        return page(f"What a scan of {self.source} reads", *self._pictures())
+
+    def _pictures(self) -> Iterator[str]:
+        """Yield the parts of the explanation as HTML."""
+        from accel.pictures.document import facts_table, preformatted
+        from accel.pictures.file_map import draw_file, draw_legend
+
+        if self.where is not None:
+            yield preformatted(f"where {self.where}")
+        kept = (
+            ("files", self.files),
+            ("row groups", self.row_groups),
+            ("pages", self.pages),
+            ("rows", self.rows),
+        )
+        yield facts_table(("level", "kept", "of"), ((name, *counts) for name, counts in kept))
+        if self.order is not None:
+            yield preformatted("\n".join(self.order.lines()))
+        if self.maps:
+            yield "<h2>Pages, by file and column</h2>"
+            yield draw_legend(self.maps)
+            if self.order is not None:
+                yield '<p class="accel-note">All that may be read is drawn as read: see the order above.</p>'
+            yield from map(draw_file, self.maps)
+            left = self.files[0] - len(self.maps)
+            if left > 0:
+                yield f'<p class="accel-note">and {left:,} more files</p>'
+        yield "<h2>In words</h2>"
+        yield preformatted(str(self))
+
+    def _repr_html_(self) -> str:
+        """Show the explanation in a notebook."""
+        from accel.pictures.document import fragment
+
+        return fragment(*self._pictures())
+
+
+def _table_lines(table: TableFacts) -> list[str]:
+    """Return what an explanation says of a table."""
+    out = [f"table      {table.format}, version {table.version}, {table.files:,} files"]
+    excluded = (("partition", table.excluded_by_partition), ("bounds", table.excluded_by_bounds))
+    out += [f"  {count:,} files ruled out by {by}" for by, count in excluded if count]
+    if table.deleted_rows:
+        out.append(f"  {table.deleted_rows:,} deleted rows in the files that were planned")
+    out.append(f"  {table.log_requests:,} requests for what the table says")
+    return out
+
 
 def _counted(counts: Mapping[str, int]) -> str:
-    """Counts of a table of an index as text, those that are not 0."""
+    """Return the counts of a table of an index that are not 0, as text."""
     names = ("files", "row_groups", "pages", "rows")
     some = [f"{counts[name]:,} {name.replace('_', ' ')}" for name in names if counts.get(name)]
     return ", ".join(some) or "nothing"
 
 
 _TASKS_PER_BATCH = 256
-_BATCH_BYTES = 256 << 20
+BATCH_BYTES = 256 << 20
 """A column of a batch holds 2 GiB at most, and a long predicate is in every row."""
 
 
@@ -275,8 +364,8 @@ class Plan:
 
     It pickles, and `to_arrow` gives it as a table with one row a task (`from_arrow` reads that back).
     Iterating gives the same rows as record batches, which is what `mapInArrow` takes. Scan it by
-    `accel.scan(plan)`; `where`, `columns`, `selection`, `schema`, `embedded` and `partitioning` are part of it and cannot
-    be given again.
+    `accel.scan(plan)`; `where`, `columns`, `selection`, `schema`, `embedded` and `partitioning` are part of
+    it and cannot be given again.
     """
 
     def __init__(
@@ -349,7 +438,7 @@ class Plan:
         if not self.tasks:
             # Consumers take the columns from the first batch.
             yield _no_tasks()
-        yield from encode_batches(self.tasks, most_rows=_TASKS_PER_BATCH, most_bytes=_BATCH_BYTES)
+        yield from encode_batches(self.tasks, most_rows=_TASKS_PER_BATCH, most_bytes=BATCH_BYTES)
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -357,6 +446,14 @@ class Plan:
     def __repr__(self) -> str:
         rows = sum(task.rows.count for task in self.tasks)
         return f"Plan({len(self.tasks)} tasks, {rows} rows)"
+
+    def _repr_html_(self) -> str:
+        """Show what would be read, in a notebook."""
+        if self._explained is None:
+            from accel.pictures.document import fragment, preformatted
+
+            return fragment(preformatted(repr(self)))
+        return self.explain()._repr_html_()
 
     def __getstate__(self) -> dict[str, object]:
         explained = None if self._explained is None else self.explain()

@@ -10,10 +10,12 @@ from contextlib import suppress
 import pyarrow as pa
 
 from accel.arrays import change_fields
-from accel.errors import ColumnNotFoundError, SchemaMismatchError
+from accel.errors import ColumnNotFoundError, PredicateError, SchemaMismatchError
 from accel.format.model import INT96_UNIT, Leaf, ParquetSchema, Physical, SchemaElement
+from accel.predicate.expr import column_named, column_of, quoted_name, quoted_path
 
 __all__ = [
+    "children_of",
     "field_leaves",
     "find_type",
     "has_instants",
@@ -22,9 +24,11 @@ __all__ = [
     "leaves_type",
     "match_fields",
     "narrow_type",
+    "nearest_names",
     "path_leaves",
     "project_schema",
     "settle_schemas",
+    "spelled_name",
     "split_name",
     "type_at",
     "zoned_schema",
@@ -40,9 +44,9 @@ def settle_schemas(
 ) -> tuple[pa.Schema, pa.Schema]:
     """Return the schema of a data set, without metadata, and that of its result: see `project_schema`.
 
-    With `folded` the result is not handed out, and may have several columns of a name: aggregates name those that they
-    take. Unless it is that of the one file of the data set, which is `alone`, any column may be null, as another file may lack
-    it or not require it. The same object and columns give the same objects.
+    With `folded` the result is not handed out, and may have several columns of a name: aggregates name those
+    that they take. Unless it is that of the one file of the data set, which is `alone`, any column may be
+    null, as another file may lack it or not require it. The same object and columns give the same objects.
     """
     named = columns is None or all(isinstance(name, str) for name in columns)
     key = (
@@ -75,29 +79,73 @@ def _nullable(field: pa.Field) -> pa.Field:
 
 
 def type_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
-    """Return the type of the field that a path leads to, through structs; of several of one name the first."""
+    """Return the type of the field that a path leads to, through structs; of several of one name the
+    first."""
     kind = schema.field(schema.get_all_field_indices(path[0])[0]).type
     for name in path[1:]:
         kind = kind.field(name).type
     return kind
 
 
-def split_name(name: str, schema: pa.Schema) -> tuple[str, ...]:
-    """Split a column name into a path: an exact top-level name wins over a dotted path into structs.
+def split_name(name: str, schema: pa.Schema, *, case_sensitive: bool = True) -> tuple[str, ...]:
+    """Split a column name into a path: an exact top-level name wins over a dotted path into structs, and that
+    over a path whose names are quoted as in a predicate.
+
+    The path has the names of the schema, from which those of the name may differ in case unless it is
+    `case_sensitive`.
 
     Raises
     ------
     ColumnNotFoundError
         There is no such column.
     SchemaMismatchError
-        A struct on the way has several fields of that name.
+        A struct on the way has several fields of that name, or columns that the name means differ in case
+        alone.
     """
     with suppress(UnicodeEncodeError):  # a lone surrogate is in no name
-        path = _find(name, schema)
+        path = _find(name, schema) if case_sensitive else _find_caseless(name, schema)
         if path is not None:
             return path
         _refuse_several(name, schema)
+        path = quoted_path(name)
+        if path is not None:
+            at = schema.get_field_index(path[0])
+            if at >= 0 and find_type(schema.field(at).type, path[1:]) is not None:
+                return path
     raise ColumnNotFoundError(f"there is no column {name!r}", column=name, hint=_instead(name, schema))
+
+
+def _find_caseless(name: str, schema: pa.Schema) -> tuple[str, ...] | None:
+    from accel.predicate.bind import resolve
+
+    name.encode()  # as a search by the name itself does, it raises for a lone surrogate
+    quoted = quoted_path(name)
+    try:
+        for column in (column_named(name), *(() if quoted is None else (column_of(quoted),))):
+            with suppress(ColumnNotFoundError):
+                return resolve(column, schema, ignore_case=True).path
+    except PredicateError as error:
+        raise SchemaMismatchError(error.message, hint=error.hint) from None
+    return None
+
+
+def spelled_name(name: str, schema: pa.Schema) -> str:
+    """Return a column name, or a dotted path, as a schema spells it, whatever its case; one that the schema
+    lacks stays as it is.
+
+    Raises
+    ------
+    SchemaMismatchError
+        As `split_name` raises it.
+    """
+    try:
+        path = split_name(name, schema, case_sensitive=False)
+    except ColumnNotFoundError:
+        return name
+    plain = ".".join(path)
+    if _find(plain, schema) == path:
+        return plain
+    return ".".join(map(quoted_name, path))
 
 
 def _refuse_several(name: str, schema: pa.Schema) -> None:
@@ -118,7 +166,7 @@ def _refuse_several(name: str, schema: pa.Schema) -> None:
 def _instead(name: str, schema: pa.Schema) -> str:
     """Suggest columns for a missing name; for a path, the fields of its last struct."""
     if name == "*":
-        return "columns=None takes all"
+        return "leave out `columns=` for all"
     parts = name.split(".")
     with suppress(UnicodeEncodeError):
         for cut in range(len(parts) - 1, 0, -1):
@@ -131,11 +179,12 @@ def _instead(name: str, schema: pa.Schema) -> str:
                 return f"{head!r} is {kind}: a dotted path goes through structs only"
             if parts[cut] == "*":
                 return f"{head!r} takes all of it"
-            return _nearest(parts[cut], [field.name for field in kind], f"{head}.")
-    return _nearest(name, schema.names, "")
+            return nearest_names(parts[cut], [field.name for field in kind], f"{head}.")
+    return nearest_names(name, schema.names)
 
 
-def _nearest(name: str, names: Sequence[str], above: str) -> str:
+def nearest_names(name: str, names: Sequence[str], above: str = "") -> str:
+    """Return the names that may be meant by one that is not among them, or else those that there are."""
     import difflib
 
     close = difflib.get_close_matches(name, names, n=3)
@@ -174,7 +223,7 @@ def find_type(kind: pa.DataType, path: Sequence[str]) -> pa.DataType | None:
 
 
 def project_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
-    """Return the schema of a scan's result: `columns` in the order asked for, None for all.
+    """Return the schema of a scan's result: `columns` in the given order, None for all.
 
     Several dotted paths into one top-level column give that column once, holding just what was named,
     in the file's order. Metadata stay: what pandas notes there makes its types and its index again.
@@ -220,8 +269,8 @@ def _others(names: Sequence[str]) -> str:
     counts = Counter(names)
     once = [name for name in names if counts[name] == 1]
     if not once:
-        return "count_rows() can count its rows"
-    return f"the others can be read, by columns= {', '.join(once[:12])}"
+        return "`count_rows` can count its rows"
+    return f"the others can be read, by `columns=` {', '.join(once[:12])}"
 
 
 def match_fields(fields: pa.StructType, among: pa.StructType) -> list[int]:
@@ -241,7 +290,8 @@ def match_fields(fields: pa.StructType, among: pa.StructType) -> list[int]:
 
 
 def narrow_type(kind: pa.DataType, paths: Sequence[tuple[str, ...]]) -> pa.DataType:
-    """Return the type cut down to the struct fields that these paths lead to, in its own order; `()` is all of it."""
+    """Return the type cut down to the struct fields that these paths lead to, in its own order; `()` is all
+    of it."""
     if () in paths:
         return kind
     fields = []
@@ -263,7 +313,8 @@ def _element(leaf: Leaf) -> int:
     return leaf.element
 
 
-def _children(schema: ParquetSchema, element: int) -> list[int]:
+def children_of(schema: ParquetSchema, element: int) -> list[int]:
+    """Return the elements that are the children of one in the schema tree."""
     out = []
     child = element + 1
     while child < schema.subtree_ends[element]:
@@ -286,7 +337,9 @@ def _leaves(schema: ParquetSchema, element: int, have: pa.DataType, wanted: pa.D
     if not (pa.types.is_struct(have) and pa.types.is_struct(wanted)):
         return _subtree(schema, element)
     out: list[int] = []
-    for child, kind, index in zip(_children(schema, element), have, match_fields(have, wanted), strict=True):
+    for child, kind, index in zip(
+        children_of(schema, element), have, match_fields(have, wanted), strict=True
+    ):
         if index >= 0:
             out += _leaves(schema, child, kind.type, wanted.field(index).type)
     return out or _subtree(schema, element)[:1]
@@ -295,8 +348,8 @@ def _leaves(schema: ParquetSchema, element: int, have: pa.DataType, wanted: pa.D
 def leaves_type(
     schema: ParquetSchema, element: int, have: pa.DataType, *, leaves: Collection[int]
 ) -> pa.DataType:
-    """Return the type of a column, or of what lies in one, cut down to some of its leaves: structs keep the children that have
-    one, and lose an extension type around them.
+    """Return the type of a column, or of what lies in one, cut down to some of its leaves: structs keep the
+    children that have one, and lose an extension type around them.
 
     Raises
     ------
@@ -311,7 +364,7 @@ def leaves_type(
         raise SchemaMismatchError(f"of {have} only a part is asked for", hint="ask for the column as a whole")
     fields = [
         field.with_type(leaves_type(schema, child, field.type, leaves=leaves))
-        for child, field in zip(_children(schema, element), have, strict=True)
+        for child, field in zip(children_of(schema, element), have, strict=True)
         if any(leaf in leaves for leaf in _subtree(schema, child))
     ]
     return pa.struct(fields)
@@ -329,12 +382,12 @@ def path_leaves(schema: ParquetSchema, arrow: pa.Schema, *, path: tuple[str, ...
         at = kind.get_field_index(name)
         if at < 0:
             return None
-        element, kind = _children(schema, element)[at], kind.field(at).type
+        element, kind = children_of(schema, element)[at], kind.field(at).type
     return _subtree(schema, element)
 
 
 def has_instants(schema: ParquetSchema, leaves: Sequence[int]) -> bool:
-    """Whether a leaf among these is INT96."""
+    """Return whether a leaf among these is INT96."""
     elements = schema.elements
     return any(elements[schema.leaves[leaf].element].physical is Physical.INT96 for leaf in leaves)
 
@@ -356,14 +409,18 @@ def int96_unit(schema: ParquetSchema, arrow: pa.Schema) -> str:
 
 
 def indexed_as_read(element: SchemaElement, kind: pa.DataType) -> bool:
-    """Whether indexes of a column are in the type that it is read to: those of INT96 are in nanoseconds."""
+    """Return whether indexes of a column are in the type that it is read to.
+
+    Those of INT96 are in nanoseconds.
+    """
     if element.physical is not Physical.INT96:
         return True
     return bool(pa.types.is_timestamp(kind) and kind.unit == INT96_UNIT)
 
 
 def zoned_schema(schema: ParquetSchema, arrow: pa.Schema) -> pa.Schema | None:
-    """Return `arrow` with a zone on its INT96 timestamps, which are instants in UTC; None where there are none."""
+    """Return `arrow` with a zone on its INT96 timestamps, which are instants in UTC; None where there are
+    none."""
     if not has_instants(schema, range(len(schema.leaves))):
         return None
     physical = iter([schema.elements[leaf.element].physical for leaf in schema.leaves])
@@ -371,7 +428,10 @@ def zoned_schema(schema: ParquetSchema, arrow: pa.Schema) -> pa.Schema | None:
 
 
 def _zoned(kind: pa.DataType, physical: Iterator[Physical | None]) -> pa.DataType:
-    """`physical` goes on by the leaves of `kind`."""
+    """Return a type with a zone on its INT96 timestamps.
+
+    `physical` yields the physical types of the leaves, from the first of `kind` on.
+    """
 
     def zoned(field: pa.Field) -> pa.Field:
         return field.with_type(_zoned(field.type, physical))

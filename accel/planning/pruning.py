@@ -65,12 +65,14 @@ def prune_row_groups(handle: FileHandle, query: FileQuery) -> npt.NDArray[np.int
     metadata = handle.metadata
     if query.bound is None:
         return np.full(metadata.num_row_groups, Verdict.ALL, np.int8)
+    # What is planned next looks into them, too.
     bounds = {path: group_bounds(handle, leaf, kind=kind) for path, leaf, kind in query.prunable}
-    return _judge(query, bounds, metadata.group_rows)
+    judged = None if handle.statistics is None else handle.statistics.verdicts(handle, query)
+    return _judge(query, bounds, metadata.group_rows) if judged is None else judged
 
 
 def excluded_files(handles: Sequence[FileHandle], query: FileQuery) -> list[bool]:
-    """Whether `prune_row_groups` drops all row groups, for each file of a block.
+    """Return, for each file of a block, whether `prune_row_groups` drops all its row groups.
 
     Parameters
     ----------
@@ -105,7 +107,10 @@ def excluded_files(handles: Sequence[FileHandle], query: FileQuery) -> list[bool
 
 
 def _form(handle: FileHandle, query: FileQuery) -> object:
-    """Equal for files whose bounds of the predicate's columns are read alike: of one schema, order and trust."""
+    """Return a key that is equal for files whose bounds of the predicate's columns are read alike.
+
+    They are of one schema, order and trust.
+    """
     shared = handle.shared
     columns = [
         (int(shared.column_orders[leaf]), doubts_about(shared, leaf, arrow_type=kind))
@@ -115,7 +120,7 @@ def _form(handle: FileHandle, query: FileQuery) -> object:
 
 
 def _excluded(handles: Sequence[FileHandle], query: FileQuery) -> list[bool]:
-    """Whether each file is excluded; all are of one form, and none is without row groups."""
+    """Return whether each file is excluded; all are of one form, and none is without row groups."""
     if len(handles) == 1:
         return [bool((prune_row_groups(handles[0], query) == Verdict.NONE).all())]
     statistics = handles[0].statistics
@@ -135,9 +140,12 @@ def _excluded(handles: Sequence[FileHandle], query: FileQuery) -> list[bool]:
     else:
         rows, starts = statistics.rows, statistics.starts
     if missing:
-        SharedStatistics(handles, rows, by_leaf)
+        statistics = SharedStatistics(handles, rows, by_leaf)
     bounds = {path: by_leaf[leaf] for path, leaf, _ in query.prunable}
-    remain = _judge(query, bounds, rows) != Verdict.NONE
+    verdicts = _judge(query, bounds, rows)
+    if statistics is not None:
+        statistics.note_verdicts(query, verdicts)
+    remain = verdicts != Verdict.NONE
     return [not any_remains for any_remains in np.logical_or.reduceat(remain, starts).tolist()]
 
 
@@ -154,7 +162,7 @@ def _judge(query: FileQuery, bounds: _ColumnBounds, rows: Int64s) -> npt.NDArray
 def _add_constants(bounds: _ColumnBounds, query: FileQuery, rows: Int64s) -> None:
     """Add the columns that have one value in all rows, for units of so many rows."""
     if query.constants:
-        from accel.predicate.prune import constant_bounds
+        from accel.predicate.value_bounds import constant_bounds
 
         for path, value in query.constants.items():
             bounds[path] = constant_bounds(value, rows)
@@ -169,8 +177,8 @@ class PageVerdicts:
 
     rows: RowSelection
     """Rows that may match."""
-    sure: RowSelection
-    """The rows among them that are sure to match."""
+    certain: RowSelection
+    """The rows among them that are certain to match."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,34 +194,46 @@ class _Stretches:
 def prune_pages(
     handle: FileHandle, query: FileQuery, *, groups: Sequence[int], evidence: IndexStatements
 ) -> list[PageVerdicts]:
-    """Return which rows of some row groups may match, from the column indexes in memory and the evidence of other indexes.
+    """Return which rows of some row groups, all of which `prune_row_groups` leaves undecided, may match: by
+    the column indexes in memory and the evidence of other indexes.
 
     Pages of different columns do not align, so the rows are cut wherever any of them starts a page,
     and each stretch is judged by the bounds of the pages that it lies in.
     """
+    rows_of = handle.metadata.group_rows
     if query.bound is None:
-        every = [RowSelection.all(int(handle.metadata.group_rows[group])) for group in groups]
+        every = [RowSelection.all(rows_of.item(group)) for group in groups]
         return [PageVerdicts(rows, rows) for rows in every]
-    if not groups:
+    cut = [one for group in groups if (one := _cut(handle, query, group, evidence)) is not None]
+    found = dict(zip([one.row_group for one in cut], _judge_stretches(query, cut, evidence), strict=True))
+    # What statistics alone tell of the others has been told.
+    return [
+        found[group]
+        if group in found
+        else PageVerdicts(RowSelection.all(rows_of.item(group)), RowSelection.none())
+        for group in groups
+    ]
+
+
+def _judge_stretches(
+    query: FileQuery, cut: Sequence[_Stretches], evidence: IndexStatements
+) -> list[PageVerdicts]:
+    """Return which rows of some row groups may match, by the bounds of their stretches."""
+    if query.bound is None or not cut:
         return []
-    cut = [_cut(handle, query, group, evidence) for group in groups]
     bounds: _ColumnBounds = {}
     for path in cut[0].bounds:
         parts = [one.bounds[path] for one in cut]
         if len(cut) > 1 and not Bounds.joinable(parts):  # these cannot be compared at once
-            return [
-                found
-                for group in groups
-                for found in prune_pages(handle, query, groups=[group], evidence=evidence)
-            ]
+            return [found for one in cut for found in _judge_stretches(query, [one], evidence)]
         bounds[path] = parts[0] if len(cut) == 1 else Bounds.join(parts)
     sizes = [len(one.first_rows) for one in cut]
     index_evidence = concatenate(
         [(evidence.of_rows(one.row_group, one.first_rows), len(one.first_rows)) for one in cut]
     )
     verdicts = prune(query.bound, bounds, sum(sizes), index_evidence=index_evidence).verdicts()
-    may, sure = verdicts != Verdict.NONE, verdicts == Verdict.ALL
-    all_may, any_sure = bool(may.all()), bool(sure.any())
+    may, certain = verdicts != Verdict.NONE, verdicts == Verdict.ALL
+    all_may, any_certain = bool(may.all()), bool(certain.any())
     out = []
     stop = 0
     for one, size in zip(cut, sizes, strict=True):
@@ -223,24 +243,30 @@ def prune_pages(
                 RowSelection.all(one.num_rows)
                 if all_may
                 else RowSelection.from_units(one.first_rows, one.num_rows, keep=may[start:stop]),
-                RowSelection.from_units(one.first_rows, one.num_rows, keep=sure[start:stop])
-                if any_sure
+                RowSelection.from_units(one.first_rows, one.num_rows, keep=certain[start:stop])
+                if any_certain
                 else RowSelection.none(),
             )
         )
     return out
 
 
-def _cut(handle: FileHandle, query: FileQuery, row_group: int, evidence: IndexStatements) -> _Stretches:
+def _cut(
+    handle: FileHandle, query: FileQuery, row_group: int, evidence: IndexStatements
+) -> _Stretches | None:
+    """Return the stretches of a row group; None where only its statistics tell of them."""
     num_rows = handle.metadata.group_rows.item(row_group)
     paged: dict[tuple[str, ...], tuple[Int64s, Bounds]] = {}
-    whole: _ColumnBounds = {}
-    for path, leaf, kind in query.prunable:
+    whole: list[tuple[tuple[str, ...], int, pa.DataType]] = []
+    for column in query.prunable:
+        path, leaf, kind = column
         found = bounds_of_pages(handle, leaf, kind=kind, row_group=row_group)
         if found is None:
-            whole[path] = group_bounds(handle, leaf, kind=kind).take(np.array([row_group], np.int64))
+            whole.append(column)
         else:
             paged[path] = found
+    if not paged and not evidence.covers(row_group):
+        return None
     starts = [*(first for first, _ in paged.values()), *evidence.cuts(row_group)]
     aligned = bool(starts) and all(
         other is starts[0] or np.array_equal(starts[0], other) for other in starts[1:]
@@ -250,7 +276,8 @@ def _cut(handle: FileHandle, query: FileQuery, row_group: int, evidence: IndexSt
         path: b if aligned else b.take(np.searchsorted(first, cuts, side="right") - 1)
         for path, (first, b) in paged.items()
     }
-    bounds |= {path: b.take(np.zeros(len(cuts), np.int64)) for path, b in whole.items()}
+    here = np.full(len(cuts), row_group)
+    bounds |= {path: group_bounds(handle, leaf, kind=kind).take(here) for path, leaf, kind in whole}
     if query.constants:
         _add_constants(bounds, query, np.diff(np.append(cuts, num_rows)))
     return _Stretches(row_group, num_rows, cuts, bounds)

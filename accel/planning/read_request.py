@@ -22,7 +22,8 @@ __all__ = ["OnBadIndex", "ReadRequest", "Steps", "Tail", "TailRequest", "read_ra
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """Byte ranges of the current file, all in one round trip. Answered by a `Stash`; no range only lets others run."""
+    """Byte ranges of the current file, all in one round trip. Answered by a `Stash`; no range only lets
+    others run."""
 
     wants: tuple[Want, ...]
 
@@ -53,7 +54,8 @@ OnBadIndex: TypeAlias = Callable[[IndexFormatError], None]
 
 
 def read_ranges(handle: FileHandle, wants: Sequence[Want]) -> Steps[tuple[dict[ReadKey, memoryview], int]]:
-    """Return the wanted bytes, from the tail in memory or in one round trip, and the number of round trips."""
+    """Return the wanted bytes, from the tail in memory or in one round trip, and the number of round
+    trips."""
     stash = {want.key: data for want in wants if (data := handle.in_tail(want.range)) is not None}
     missing = tuple(want for want in wants if want.key not in stash)
     if not missing:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,20 +21,20 @@ class RowSelection:
 
     starts: Int64s
     stops: Int64s
+    _count: int = field(default=-1, init=False, repr=False)
+    """The rows, once they were counted."""
 
     @classmethod
     def none(cls) -> RowSelection:
-        return cls(np.empty(0, np.int64), np.empty(0, np.int64))
+        return _NONE
 
     @classmethod
     def all(cls, num_rows: int) -> RowSelection:
-        if num_rows <= 0:
-            return cls.none()
-        return cls(np.zeros(1, np.int64), np.array([num_rows], np.int64))
+        return _all(num_rows) if num_rows > 0 else cls.none()
 
     @classmethod
     def of(cls, ranges: Iterable[tuple[int, int]]) -> RowSelection:
-        """From ranges in any order; overlapping ones are united, empty ones dropped.
+        """Return the selection of ranges in any order; overlapping ones are united, empty ones dropped.
 
         Raises
         ------
@@ -80,10 +81,15 @@ class RowSelection:
     @property
     def count(self) -> int:
         """Rows selected."""
-        starts, stops = self.starts, self.stops
-        if len(starts) == 1:
-            return stops.item(0) - starts.item(0)
-        return int(np.add.reduce(stops - starts)) if len(starts) else 0
+        count = self._count
+        if count < 0:
+            starts, stops = self.starts, self.stops
+            if len(starts) == 1:
+                count = stops.item(0) - starts.item(0)
+            else:
+                count = int(np.add.reduce(stops - starts)) if len(starts) else 0
+            object.__setattr__(self, "_count", count)
+        return count
 
     def __bool__(self) -> bool:
         return len(self.starts) > 0
@@ -133,7 +139,7 @@ class RowSelection:
         )
 
     def grown(self) -> RowSelection:
-        """These, and the row after each range, though it may be beyond the last."""
+        """Return these rows, and the row after each range, though it may be beyond the last."""
         if len(self.starts) <= 1:
             return RowSelection(self.starts, self.stops + 1)
         return RowSelection._normal(self.starts, self.stops + 1)
@@ -146,7 +152,9 @@ class RowSelection:
 
     def without(self, other: RowSelection, num_rows: int) -> RowSelection:
         """Return the rows that are not in `other`, of a row group of `num_rows`."""
-        if not other or not self:
+        if other is self:
+            return RowSelection.none()
+        if not len(other.starts) or not len(self.starts):
             return self
         if len(other) == 1 and other.starts[0] <= self.starts[0] and self.stops[-1] <= other.stops[0]:
             return RowSelection.none()
@@ -208,6 +216,13 @@ class RowSelection:
             return np.zeros(len(first_rows), np.int64)
         return self._before(stop_rows) - self._before(first_rows)
 
+    def covers(self, starts: Int64s, stops: Int64s) -> Bools:
+        """Return which of the spans `starts[i]..stops[i]` are selected entirely."""
+        if not self:
+            return np.zeros(len(starts), bool)
+        at = np.searchsorted(self.starts, starts, side="right") - 1
+        return np.asarray((at >= 0) & (self.stops[np.maximum(at, 0)] >= stops), bool)
+
     def row_numbers(self) -> Int64s:
         """Return every single row, ascending."""
         if len(self.starts) == 1:
@@ -226,6 +241,17 @@ class RowSelection:
         inside = np.clip(rows - self.starts[at], 0, lengths[at])
         earlier = (np.cumsum(lengths) - lengths)[at]
         return np.where(at < 0, 0, earlier + inside)
+
+
+_NONE = RowSelection(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+@lru_cache(256)
+def _all(num_rows: int) -> RowSelection:
+    """Return the selection of all rows, which row groups of as many rows share."""
+    rows = RowSelection(np.zeros(1, np.int64), np.array([num_rows], np.int64))
+    rows.starts.flags.writeable = rows.stops.flags.writeable = False
+    return rows
 
 
 def _run_edges(mask: Bools) -> Int64s:

@@ -1,4 +1,5 @@
-"""How the values of a column lie in one row group, as far as its statistics tell: for guesses, never for a verdict."""
+"""How the values of a column lie in one row group, as far as its statistics tell: for guesses, never for a
+verdict."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ from accel.predicate.atoms import (
     Bound,
     Fixed,
     IsTrue,
+    Kernel,
     Matches,
     Negation,
     Node,
@@ -77,7 +79,8 @@ class Spread:
 
 
 def spread_of(view: FileView, row_group: int, leaf: int | None) -> Spread:
-    """Return the spread of a leaf's chunk; without a leaf, or statistics in memory, one that holds for any column."""
+    """Return the spread of a leaf's chunk; without a leaf, or statistics in memory, one that holds for any
+    column."""
     rows = view.metadata.group_rows.item(row_group)
     bounds = None if leaf is None else view.chunk_bounds.get(leaf)
     if bounds is None:
@@ -128,15 +131,15 @@ class Selectivity:
     def share(
         self, row_group: int, *, doubtful: int, sketches: Mapping[tuple[str, ...], ParsedSketch]
     ) -> float:
-        """Return the fraction, 0 to 1, of the rows in doubt that are expected to match.
+        """Return the fraction, 0 to 1, of the undecided rows that are expected to match.
 
         Parameters
         ----------
         row_group : int
         doubtful : int
-            How many rows of it the metadata left in doubt: all rows that match are taken to be among them.
+            How many rows of it the metadata left undecided: all rows that match are taken to be among them.
         sketches : mapping
-            By column path, those that are at hand.
+            By column path, those that are in memory.
         """
         if self._bound is None or doubtful <= 0:
             return 1.0
@@ -167,13 +170,18 @@ class _Guess:
             case Negation():
                 # Where the operand is NULL, so is this.
                 return max(0.0, 1.0 - self.node(node.operand) - self.nulls(node.operand))
+            case Kernel():
+                return BELOW
             case Pair():
                 return EQUAL if node.order is Order.EQ else BELOW
             case _:
                 return self.atom(node)
 
     def all_of(self, operands: Iterable[Node]) -> float:
-        """Independent but for the two ends of a range over one column, which overlap."""
+        """Guess the share of an AND.
+
+        Operands are taken to be independent, but for the two ends of a range over one column, which overlap.
+        """
         upper: dict[int, float] = {}
         lower: dict[int, float] = {}
         share = 1.0
@@ -196,7 +204,7 @@ class _Guess:
 
     def nulls(self, node: Node) -> float:
         match node:
-            case Null() | IsTrue() | Truth() | Pair():
+            case Null() | IsTrue() | Truth() | Pair() | Kernel():
                 return 0.0
             case AllOf() | AnyOf():
                 return max((self.nulls(operand) for operand in node.operands), default=0.0)

@@ -33,6 +33,7 @@ __all__ = [
     "check_task",
     "describe_file",
     "truncate_task",
+    "without_rows",
 ]
 
 DECODE_AT_ONCE = 64 << 20
@@ -57,17 +58,17 @@ class TaskFile:
     query: FileQuery
     int96_unit: str = INT96_UNIT
     """The unit of INT96 timestamps in `arrow_schema`: "ns" or "us"."""
-    at_hand: tuple[tuple[int, memoryview], ...] = ()
-    """Bytes of the file that need not be asked for, by where they start: of a small file all of them, as
+    loaded: tuple[tuple[int, memoryview], ...] = ()
+    """Bytes of the file that need not be requested, by where they start: of a small file all of them, as
     the first read brought them; of chunks that were read whole to be cut, those."""
 
     _reach: tuple[int, ...] = field(init=False, repr=False)
-    """How far each of `at_hand`, which are in order, reaches together with those before it."""
+    """How far each of `loaded`, which are in order, reaches together with those before it."""
 
     def __post_init__(self) -> None:
-        at_hand = tuple(sorted(self.at_hand, key=itemgetter(0))) if len(self.at_hand) > 1 else self.at_hand
-        object.__setattr__(self, "at_hand", at_hand)
-        object.__setattr__(self, "_reach", tuple(accumulate((at + len(data) for at, data in at_hand), max)))
+        loaded = tuple(sorted(self.loaded, key=itemgetter(0))) if len(self.loaded) > 1 else self.loaded
+        object.__setattr__(self, "loaded", loaded)
+        object.__setattr__(self, "_reach", tuple(accumulate((at + len(data) for at, data in loaded), max)))
 
     def __reduce__(self) -> tuple[type[TaskFile], tuple[object, ...]]:
         # The bytes in memory do not pickle: elsewhere they are requested.
@@ -84,30 +85,30 @@ class TaskFile:
 
     def missing(self, wanted: ByteRange) -> ByteRange | None:
         """Return the part of a range to request: all, none, or the bytes before those in memory."""
-        if not self.at_hand:
+        if not self.loaded:
             return wanted
         holding = self._holding(wanted.end)
         if holding is None:
             return wanted
         return ByteRange(wanted.start, holding[0]) if wanted.start < holding[0] else None
 
-    def complete(self, wanted: ByteRange, asked: memoryview | None) -> memoryview:
+    def complete(self, wanted: ByteRange, given: memoryview | None) -> memoryview:
         """Return the bytes of a range from the requested part and those in memory."""
-        if asked is not None and len(asked) == wanted.end - wanted.start:
-            return asked
+        if given is not None and len(given) == wanted.end - wanted.start:
+            return given
         holding = self._holding(wanted.end)
-        if holding is None or max(holding[0], wanted.start) != wanted.start + len(asked or b""):
-            raise ValueError(f"{wanted} is neither at hand nor was it asked for")
+        if holding is None or max(holding[0], wanted.start) != wanted.start + len(given or b""):
+            raise ValueError(f"{wanted} is neither loaded nor wanted")
         start, data = holding
         rest = data[max(wanted.start, start) - start : wanted.end - start]
-        return rest if asked is None else memoryview(b"".join((asked, rest)))
+        return rest if given is None else memoryview(b"".join((given, rest)))
 
     def _holding(self, end: int) -> tuple[int, memoryview] | None:
         """Return the first bytes in memory that contain the byte before `end`."""
         place = bisect_left(self._reach, end)
-        if place == len(self._reach) or self.at_hand[place][0] >= end:
+        if place == len(self._reach) or self.loaded[place][0] >= end:
             return None
-        return self.at_hand[place]
+        return self.loaded[place]
 
     def __repr__(self) -> str:
         return f"TaskFile({self.id.path.partition('?')[0]!r}, {self.id.size} bytes)"
@@ -124,11 +125,19 @@ class ScanTask:
     """The rows of the row group."""
     rows: RowSelection
     """Rows that may match."""
-    sure: RowSelection
-    """The rows among them that are sure to match; the others go through the exact filter."""
+    certain: RowSelection
+    """The rows among them that are certain to match; the others go through the exact filter."""
     reads: tuple[LeafReads, ...]
     share: float = 1.0
-    """The share of the rows in doubt that is expected to match: a guess (`planning.selectivity`) that decides how to read."""
+    """The share of the undecided rows that is expected to match: a guess (`planning.selectivity`) that
+    decides how to read."""
+    first_row: int = 0
+    """The number of its first row in the file, where the question has row numbers."""
+    nbytes: int = field(init=False)
+    """Compressed bytes of the pages it names (dictionaries aside)."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nbytes", sum([reads.nbytes for reads in self.reads]))
 
     @property
     def path(self) -> str:
@@ -136,12 +145,17 @@ class ScanTask:
         return self.file.id.path
 
     @property
+    def is_certain(self) -> bool:
+        """Whether every row of the row group is certain to match."""
+        return self.certain.count == self.num_rows
+
+    @property
     def needs_filter(self) -> bool:
-        """Whether rows are in doubt."""
-        # `sure` is a part of `rows`.
-        if not len(self.sure.starts):
+        """Whether rows are undecided."""
+        # `certain` is a part of `rows`.
+        if not len(self.certain.starts):
             return len(self.rows.starts) > 0
-        return self.sure is not self.rows and self.sure.count < self.rows.count
+        return self.certain is not self.rows and self.certain.count < self.rows.count
 
     @property
     def reads_whole_chunks(self) -> bool:
@@ -150,18 +164,15 @@ class ScanTask:
 
     @property
     def cut_when_read(self) -> bool:
-        """Whether chunks without an offset index are too large to decode at once: they are fetched, then cut."""
+        """Whether chunks without an offset index are too large to decode at once: they are fetched, then
+        cut."""
         if not self.reads_whole_chunks:
             return False
         return sum(r.nbytes * r.expansion for r in self.reads) > DECODE_AT_ONCE
 
-    @property
-    def nbytes(self) -> int:
-        """Compressed bytes of the pages it names (dictionaries aside)."""
-        return sum(r.nbytes for r in self.reads)
-
     def __repr__(self) -> str:
-        return f"ScanTask({self.file!r}, row group {self.row_group}, {self.rows.count} rows, {self.nbytes} bytes)"
+        rows = f"row group {self.row_group}, {self.rows.count} rows"
+        return f"ScanTask({self.file!r}, {rows}, {self.nbytes} bytes)"
 
 
 def truncate_task(task: ScanTask, num_rows: int) -> ScanTask:
@@ -174,11 +185,29 @@ def truncate_task(task: ScanTask, num_rows: int) -> ScanTask:
         if not leaf.whole:
             leaf = leaf.take(leaf.first_row < (int(leaf.reach(rows).stops[-1]) if rows else 0))
         reads.append(leaf)
-    return replace(task, rows=rows, sure=rows, reads=tuple(reads))
+    return replace(task, rows=rows, certain=rows, reads=tuple(reads))
+
+
+def without_rows(task: ScanTask, gone: RowSelection) -> ScanTask | None:
+    """Return a task without some rows of its row group, and without the pages that only these need; None
+    where no row is left."""
+    rows = task.rows.without(gone, task.num_rows)
+    if not rows:
+        return None
+    certain = task.certain.without(gone, task.num_rows)
+    doubtful = rows.without(certain, task.num_rows)
+    reads = tuple(
+        leaf.narrow(rows if leaf.for_output else doubtful)
+        for leaf in task.reads
+        if leaf.for_output or doubtful
+    )
+    return replace(task, rows=rows, certain=certain, reads=reads)
 
 
 def check_alike(tasks: Sequence[ScanTask], schema: pa.Schema) -> None:
-    """See that tasks, which may be of several plans, give columns of one schema: in Spark they go by their position.
+    """Check that tasks, perhaps of several plans, give columns of one schema.
+
+    Spark takes columns by their position.
 
     Raises
     ------
@@ -201,17 +230,18 @@ def describe_file(
     question: Question,
     *,
     partition: Mapping[str, pa.Scalar],
+    schema: ParquetSchema,
     arrow_schema: pa.Schema,
     int96_unit: str,
 ) -> TaskFile:
-    """Return the parts that the tasks of an opened file share, which is read with this Arrow schema."""
+    """Return the parts that the tasks of an opened file share, which is read with these schemas."""
     metadata = handle.metadata
     key_value = {k: v for k, v in metadata.key_value.items() if k == ARROW_SCHEMA_KEY}
     return TaskFile(
         root=file.root,
         url=file.url,
         id=handle.id,
-        schema=metadata.schema,
+        schema=schema,
         arrow_schema=arrow_schema,
         key_value=key_value,
         created_by=metadata.created_by,
@@ -219,13 +249,13 @@ def describe_file(
         question=question,
         query=compile_query(
             question,
-            file_schema=metadata.schema,
+            file_schema=schema,
             arrow_schema=arrow_schema,
             partition=partition,
             url=file.url,
         ),
         int96_unit=int96_unit,
-        at_hand=((0, memoryview(handle.tail)),) if handle.tail_start == 0 else (),
+        loaded=((0, memoryview(handle.tail)),) if handle.tail_start == 0 else (),
     )
 
 
@@ -237,7 +267,8 @@ _MOST_GROUPED = 64
 
 
 def adjacent_tasks(tasks: Sequence[ScanTask]) -> Iterator[Sequence[ScanTask]]:
-    """Yield the tasks of one file in order, those together that lie within `_SPAN` of each other; most are alone."""
+    """Yield the tasks of one file in order, those together that lie within `_SPAN` of each other; most are
+    alone."""
     begun: list[ScanTask] = []
     start = end = 0
     for task in tasks:
@@ -261,7 +292,7 @@ def adjacent_tasks(tasks: Sequence[ScanTask]) -> Iterator[Sequence[ScanTask]]:
 
 
 def _span(task: ScanTask) -> tuple[int, int] | None:
-    """From the first byte that is wanted to behind the last; None where nothing is wanted."""
+    """Return where the bytes that are wanted start and end; None where nothing is wanted."""
     ends = [span for reads in task.reads if (span := _leaf_span(reads)) is not None]
     if not ends:
         return None
@@ -286,8 +317,8 @@ _MOST_BYTES: Final = 1 << 62
 def check_task(task: ScanTask) -> None:
     """Check that the rows are the row group's, and that the pages are the file's and hold those rows.
 
-    A checksum finds damage on the way, but not numbers that were wrong when they were written, by another program or by
-    hand.
+    A checksum finds damage on the way, but not numbers that were wrong when they were written, by another
+    program or by hand.
 
     Raises
     ------
@@ -301,15 +332,16 @@ def check_task(task: ScanTask) -> None:
         or not 0 <= file.id.size < _MOST_BYTES
         or task.row_group < 0
         or not 0 <= task.num_rows < _MOST_BYTES
+        or not 0 <= task.first_row < _MOST_BYTES
     ):
         raise ParquetFormatError("a scan task names no row group of a file")
-    if not (_is_within(task.rows, task.num_rows) and _is_within(task.sure, task.num_rows)):
+    if not (_is_within(task.rows, task.num_rows) and _is_within(task.certain, task.num_rows)):
         raise ParquetFormatError(
             f"the rows of a scan task are not some of the {task.num_rows} of its row group"
         )
-    if task.sure.intersect(task.rows).count != task.sure.count:
-        raise ParquetFormatError("a scan task is sure of rows that it does not read")
-    maybe = task.rows.without(task.sure, task.num_rows)
+    if task.certain.intersect(task.rows).count != task.certain.count:
+        raise ParquetFormatError("a scan task is certain of rows that it does not read")
+    maybe = task.rows.without(task.certain, task.num_rows)
     filters, outputs = set(query.filter_leaves), set(query.output_leaves)
     leaves = [reads.leaf for reads in task.reads]
     columns = [reads.column for reads in task.reads]

@@ -1,8 +1,9 @@
 """Scan tasks as Arrow rows: what travels from a driver to its executors.
 
-A row is one task and self-contained: the schema of the file is cut down to the columns that the task reads. It holds no
-credential; it holds a presigned URL, because reading takes it. Values that all rows of a table share, as a predicate with
-a long list, may travel once beside them; the checksum of a row is that of the whole row.
+A row is one task and self-contained: the schema of the file is cut down to the columns that the task reads.
+It holds no credential; it holds a presigned URL, because reading takes it. Values that all rows of a table
+share, as a predicate with a long list, may travel once beside them; the checksum of a row is that of the
+whole row.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from accel.errors import AccelError, ParquetFormatError
 from accel.format.footer import ARROW_SCHEMA_KEY, parse_footer
 from accel.format.model import FileMetadata, ParquetSchema
 from accel.format.thrift import BINARY, I32, I64, LIST, STRUCT, Struct, ThriftList, read_struct, write_struct
+from accel.planning.evolution import Evolution
 from accel.planning.pages import LeafReads
 from accel.planning.projection import int96_unit
 from accel.planning.query import Question, compile_query
@@ -83,8 +85,8 @@ TASK_ARROW_SCHEMA = pa.schema(
         ("bytes", pa.int64()),
         ("row_starts", _LONGS),
         ("row_stops", _LONGS),
-        ("sure_starts", _LONGS),
-        ("sure_stops", _LONGS),
+        ("certain_starts", _LONGS),
+        ("certain_stops", _LONGS),
         ("share", pa.float64()),
         ("footer", pa.binary()),
         ("arrow_schema", pa.binary()),
@@ -96,8 +98,8 @@ TASK_ARROW_SCHEMA = pa.schema(
         ("checksum", pa.int64()),
     ]
 )
-"""The columns of a task row. `rows` and `bytes` are there to be looked at, and to balance by; `checksum` is that of all
-others, for a task that is damaged on its way may well be one of other rows."""
+"""The columns of a task row. `rows` and `bytes` are there to be looked at, and to balance by; `checksum` is
+that of all others, for a task that is damaged on its way may well be one of other rows."""
 
 # Columns that a listing of files may well have too: only the others tell tasks from one.
 _OF_LISTINGS = frozenset(
@@ -107,7 +109,7 @@ _OF_LISTINGS = frozenset(
 
 
 def are_tasks(names: Collection[str]) -> bool:
-    """Whether columns of these names are tasks, rather than a listing of files.
+    """Return whether columns of these names are tasks, rather than a listing of files.
 
     Raises
     ------
@@ -122,13 +124,16 @@ def are_tasks(names: Collection[str]) -> bool:
     if missing:
         raise AccelError(
             f"these are tasks of a plan without the columns {missing}",
-            hint="keep the columns of a plan's tasks as they are, or give only their `path` to read whole files",
+            hint=(
+                "keep the columns of a plan's tasks as they are, or give only their `path` to read whole "
+                "files"
+            ),
         )
     return True
 
 
 def checksum_of(row: Mapping[str, Any]) -> int:
-    """CRC-32 of a task's columns, whichever process has them, and whether it has read or is to write them."""
+    """Return the CRC-32 of a task's columns, the same in every process, before writing and after reading."""
     crc = 0
     values: list[Any] = []
     for field in TASK_ARROW_SCHEMA:
@@ -276,7 +281,9 @@ def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     return rows
 
 
-_VERSION = 4
+_VERSION = 5
+_ROW_NUMBER = b"row_number"
+"""Names, with the partition values, the one that is the number of the first row of the task's row group."""
 # Rows that agree on these are of one file and one question.
 _OF_FILE = (
     *("root", "path", "url", "etag", "size", "footer", "arrow_schema"),
@@ -316,6 +323,8 @@ def _encode_rows(tasks: Sequence[ScanTask]) -> Iterator[dict[str, Any]]:
         shared, renumbered = _encode_file(first.file, where)
         for task in (first, *others):
             row = shared | _encode_task(task, renumbered)
+            if question.row_number is not None:
+                row["partition"] = _encode_partition(task.file, first_row=task.first_row)
             yield row | {"checksum": checksum_of(row)}
 
 
@@ -327,11 +336,9 @@ def _encode_file(file: TaskFile, where: bytes | None) -> tuple[dict[str, Any], d
     footer, arrow, renumbered = encode_schema(
         file.schema, file.arrow_schema, key_value=file.key_value, leaves=leaves, created_by=file.created_by
     )
-    names = [n for n in question.partition_names if n in file.partition]
-    values = pa.RecordBatch.from_arrays([_one(file.partition[n]) for n in names], names=names)
     used = {c.path[0] for c in query.bound.columns} if query.bound is not None else set()
     used |= set(question.output.names)
-    data_schema = pa.schema([f for f in question.schema if f.name in used])
+    data_schema = pa.schema([f for f in question.schema if f.name in used], question.evolution.metadata)
     shared = {
         "version": _VERSION,
         "root": file.root,
@@ -344,9 +351,19 @@ def _encode_file(file: TaskFile, where: bytes | None) -> tuple[dict[str, Any], d
         "where": where,
         "data_schema": data_schema.serialize().to_pybytes(),
         "output_schema": question.output.remove_metadata().serialize().to_pybytes(),
-        "partition": to_ipc(values),
+        "partition": _encode_partition(file),
     }
     return shared, renumbered
+
+
+def _encode_partition(file: TaskFile, *, first_row: int = 0) -> bytes:
+    """Encode the partition values, and in that form the number of the first row, where rows are numbered."""
+    values, name = dict(file.partition), file.question.row_number
+    if name is not None:
+        values[name] = pa.scalar(first_row, pa.int64())
+    fields = [pa.field(key, value.type) for key, value in values.items()]
+    schema = pa.schema(fields, None if name is None else {_ROW_NUMBER: name.encode()})
+    return to_ipc(pa.RecordBatch.from_arrays([_one(value) for value in values.values()], schema=schema))
 
 
 def _check_name(file: TaskFile) -> None:
@@ -368,8 +385,8 @@ def _encode_task(task: ScanTask, renumbered: Mapping[int, int]) -> dict[str, Any
         "bytes": task.nbytes,
         "row_starts": task.rows.starts.tolist(),
         "row_stops": task.rows.stops.tolist(),
-        "sure_starts": task.sure.starts.tolist(),
-        "sure_stops": task.sure.stops.tolist(),
+        "certain_starts": task.certain.starts.tolist(),
+        "certain_stops": task.certain.stops.tolist(),
         "share": task.share,
         "leaves": [_encode_reads(reads, renumbered) for reads in task.reads],
     }
@@ -448,7 +465,10 @@ def _decode_file(row: Mapping[str, Any], before: _Decoded | None) -> TaskFile:
     if values.num_columns and values.num_rows != 1:
         raise ParquetFormatError(f"a scan task has {values.num_rows} values of each partition column")
     partition = {n: values.column(i)[0] for i, n in enumerate(values.schema.names)}
-    question = _decode_question(row, tuple(partition), before)
+    numbered = (values.schema.metadata or {}).get(_ROW_NUMBER)
+    question = _decode_question(
+        row, tuple(partition), before, row_number=None if numbered is None else numbered.decode()
+    )
     query = compile_query(
         question, file_schema=schema, arrow_schema=arrow_schema, partition=partition, url=row["url"]
     )
@@ -477,29 +497,45 @@ def _decode_footer(
 
 
 def _decode_question(
-    row: Mapping[str, Any], partition_names: tuple[str, ...], before: _Decoded | None
+    row: Mapping[str, Any],
+    partition_names: tuple[str, ...],
+    before: _Decoded | None,
+    *,
+    row_number: str | None,
 ) -> Question:
-    same = before is not None and before[1].question.partition_names == partition_names
+    same = (
+        before is not None
+        and before[1].question.partition_names == partition_names
+        and before[1].question.row_number == row_number
+    )
     if before is not None and same and all(before[0][name] == row[name] for name in QUESTION_COLUMNS):
         return before[1].question
+    schema = pa.ipc.read_schema(pa.py_buffer(row["data_schema"]))
     return Question(
         where=None if row["where"] is None else codec.decode(row["where"]),
-        schema=pa.ipc.read_schema(pa.py_buffer(row["data_schema"])),
+        schema=schema.remove_metadata(),
         output=pa.ipc.read_schema(pa.py_buffer(row["output_schema"])),
         partition_names=partition_names,
+        row_number=row_number,
+        evolution=Evolution.decode(schema.metadata),
     )
 
 
 def _decode_task(row: Mapping[str, Any], file: TaskFile) -> ScanTask:
     reads = tuple(_decode_reads(leaf, file.schema, file.id.size) for leaf in row["leaves"])
+    name = file.question.row_number
+    first_row = 0 if name is None else file.partition[name].as_py()
+    if not isinstance(first_row, int):
+        raise ParquetFormatError("a scan task does not say which row its row group begins with")
     return ScanTask(
         file=file,
         row_group=row["row_group"],
         num_rows=row["num_rows"],
         rows=RowSelection(_longs(row["row_starts"]), _longs(row["row_stops"])),
-        sure=RowSelection(_longs(row["sure_starts"]), _longs(row["sure_stops"])),
+        certain=RowSelection(_longs(row["certain_starts"]), _longs(row["certain_stops"])),
         reads=reads,
         share=min(1.0, max(0.0, float(row["share"]))),
+        first_row=first_row,
     )
 
 

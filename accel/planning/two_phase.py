@@ -1,6 +1,7 @@
 """Late materialization: the filter's columns first, the others only where rows match.
 
-One more round trip against the bytes of pages that hold no matching row. Their decoding is spared in one round trip, too.
+One more round trip against the bytes of pages that hold no matching row. Their decoding is spared in one
+round trip, too.
 """
 
 from __future__ import annotations
@@ -54,21 +55,21 @@ class Forecast:
     pays: bool
 
 
-def forecast(task: ScanTask, share: float, *, latency: float, bandwidth: float, abreast: int) -> Forecast:
+def forecast(task: ScanTask, share: float, *, latency: float, bandwidth: float, concurrent: int) -> Forecast:
     """Weigh the second round trip against what it is expected to save.
 
     Parameters
     ----------
     share : float
-        The share of the rows in doubt that is expected to match, 0 to 1.
+        The share of the undecided rows that is expected to match, 0 to 1.
     latency : float
         Seconds to the first byte.
     bandwidth : float
         Bytes a second, all streams together.
-    abreast : int
+    concurrent : int
         Tasks that are read at the same time: they wait for their second round trips together.
     """
-    doubtful = task.rows.without(task.sure, task.num_rows)
+    doubtful = task.rows.without(task.certain, task.num_rows)
     late = [reads for reads in task.reads if not reads.for_filter]
     total = sum(reads.nbytes for reads in late)
     first = sum(reads.nbytes for reads in task.reads) - total
@@ -81,7 +82,7 @@ def forecast(task: ScanTask, share: float, *, latency: float, bandwidth: float, 
         requests += runs
         unpacked += (reads.nbytes - nbytes) * reads.expansion if reads.whole else 0.0
     saved = (total - expected) * (1 / bandwidth + _RECEIVE_SECONDS) + unpacked * _DECODE_SECONDS
-    cost = latency / max(1, abreast) + REQUEST_SECONDS * requests
+    cost = latency / max(1, concurrent) + REQUEST_SECONDS * requests
     return Forecast(
         first_bytes=first,
         late_bytes=total,
@@ -91,41 +92,44 @@ def forecast(task: ScanTask, share: float, *, latency: float, bandwidth: float, 
 
 
 def _expected(reads: LeafReads, task: ScanTask, doubtful: RowSelection, share: float) -> tuple[float, float]:
-    """Return the bytes of one leaf, and runs of pages that they come in, if matching rows lie anywhere among those in
-    doubt: together they would be fewer pages."""
+    """Return the bytes of one leaf, and the runs of pages that they come in.
+
+    Matching rows are taken to lie anywhere among the undecided ones: together they would be fewer pages.
+    """
     if reads.whole:
-        chance = 1.0 if task.sure else 1.0 - (1.0 - share) ** doubtful.count
+        chance = 1.0 if task.certain else 1.0 - (1.0 - share) ** doubtful.count
         return reads.nbytes * chance, chance
     doubtful_rows = doubtful.counts(reads.first_row, reads.stop_row)
     read = 1.0 - (1.0 - share) ** doubtful_rows
-    if task.sure:
-        read[task.sure.counts(reads.first_row, reads.stop_row) > 0] = 1.0
+    if task.certain:
+        read[task.certain.counts(reads.first_row, reads.stop_row) > 0] = 1.0
     # A run begins with a page that is read after one that is not.
     runs = float(read[0] + read[1:] @ (1.0 - read[:-1])) if len(read) else 0.0
     return float(reads.size @ read), runs
 
 
 def cut_task(task: ScanTask, *, size: PieceSize, two_phases: bool) -> list[Piece]:
-    """Return the pieces of a task. In two phases only the filter's bytes count: the rest is cut when it is known what
-    is left of it."""
+    """Return the pieces of a task. In two phases only the filter's bytes count: the rest is cut when it is
+    known what is left of it."""
     weighed = (
         [reads for reads in task.reads if reads.for_filter] if two_phases and task.needs_filter else None
     )
     return cut_pieces(
         task.reads,
         task.rows,
-        sure=task.sure,
+        certain=task.certain,
         num_rows=task.num_rows,
         size=size,
         weighed=weighed,
     )
 
 
-def at_once(piece: Piece, at_hand: Callable[[int, int], bool]) -> Piece:
-    """Return a piece whose rows all match, which is read at once among others that are not: of pages that straddle the cut,
-    the piece before may not come to fetch those of the result. See `output_phase` for `at_hand`."""
+def at_once(piece: Piece, is_carried: Callable[[int, int], bool]) -> Piece:
+    """Return a piece whose rows all match, which is read at once among others that are not: of pages that
+    straddle the cut, the piece before may not come to fetch those of the result. See `output_phase` for
+    `is_carried`."""
     leaves = [
-        replace(part, carried=at_hand(part.reads.leaf, int(part.reads.ordinal[part.lo])))
+        replace(part, carried=is_carried(part.reads.leaf, int(part.reads.ordinal[part.lo])))
         if part.carried and not part.reads.for_filter
         else part
         for part in piece.leaves
@@ -138,22 +142,22 @@ def filter_phase(piece: Piece) -> Piece:
     return replace(piece, leaves=tuple(part for part in piece.leaves if part.reads.for_filter))
 
 
-def output_phase(piece: Piece, rows: RowSelection, *, at_hand: Callable[[int, int], bool]) -> Piece:
+def output_phase(piece: Piece, rows: RowSelection, *, is_carried: Callable[[int, int], bool]) -> Piece:
     """Return the rest of a piece, for the rows that turned out to match.
 
     Parameters
     ----------
     rows : RowSelection
         Not empty, of the piece's rows.
-    at_hand : callable
-        Whether another piece of the task fetches a page, by leaf and ordinal: it is waited for then. Asked once of a
-        page and piece, where the answer counts.
+    is_carried : callable
+        Whether another piece of the task fetches a page, by leaf and ordinal: it is waited for then. Called
+        once for a page and piece, where the answer counts.
     """
     leaves = []
     for part in piece.leaves:
         if part.reads.for_filter:
             continue
-        leaves.append(part if part.reads.whole else _narrowed(part, rows, at_hand))
+        leaves.append(part if part.reads.whole else _narrowed(part, rows, is_carried))
     return Piece(rows, rows, tuple(leaves), piece.start, piece.stop)
 
 
@@ -162,7 +166,7 @@ def cut_output(piece: Piece, *, num_rows: int, size: PieceSize) -> list[Piece]:
     if piece.weight <= size.of(len(piece.leaves)) or any(part.reads.whole for part in piece.leaves):
         return [piece]
     reads = [part.reads for part in piece.leaves]
-    parts = cut_pieces(reads, piece.rows, sure=piece.sure, num_rows=num_rows, size=size)
+    parts = cut_pieces(reads, piece.rows, certain=piece.certain, num_rows=num_rows, size=size)
     first = parts[0]
     # The first part still shares a page with the piece before; the last ends where the piece does.
     leaves = tuple(
@@ -174,13 +178,13 @@ def cut_output(piece: Piece, *, num_rows: int, size: PieceSize) -> list[Piece]:
     return parts
 
 
-def _narrowed(part: PieceLeaf, rows: RowSelection, at_hand: Callable[[int, int], bool]) -> PieceLeaf:
+def _narrowed(part: PieceLeaf, rows: RowSelection, is_carried: Callable[[int, int], bool]) -> PieceLeaf:
     reads = part.reads
     first, stop = reads.first_row[part.lo : part.hi], reads.stop_row[part.lo : part.hi]
     keep = part.lo + np.flatnonzero(reads.reach(rows).counts(first, stop) > 0)
     # A page that straddles the cut may be on its way for the piece before.
     straddles = bool(len(keep)) and int(keep[0]) == part.lo and part.carried
-    carried = straddles and at_hand(reads.leaf, int(reads.ordinal[part.lo]))
+    carried = straddles and is_carried(reads.leaf, int(reads.ordinal[part.lo]))
     return PieceLeaf(reads.take(keep), 0, len(keep), carried)
 
 
@@ -190,7 +194,7 @@ _GUESS_ROWS = 10_000
 
 @dataclass(slots=True)
 class ObservedSelectivity:
-    """How many of the rows in doubt have matched so far in a scan; only the I/O loop uses it."""
+    """How many of the undecided rows have matched so far in a scan; only the I/O loop uses it."""
 
     tested: int = 0
     matched: int = 0
@@ -200,7 +204,7 @@ class ObservedSelectivity:
         self.matched += matched
 
     def share(self, guess: float) -> float:
-        """Return the share of rows in doubt that is expected to match: an estimate, corrected by the rows seen."""
+        """Return the share of undecided rows expected to match: an estimate, corrected by the rows seen."""
         return (guess * _GUESS_ROWS + self.matched) / (_GUESS_ROWS + self.tested)
 
 
@@ -209,7 +213,8 @@ LEAST_LATE_BYTES = 256 << 10
 
 
 def late_bytes(task: ScanTask) -> int:
-    """Return the bytes of the columns that only the result needs: what a second phase may leave out some of."""
+    """Return the bytes of the columns that only the result needs: what a second phase may leave out some
+    of."""
     if not task.needs_filter or not any(reads.for_filter for reads in task.reads):
         return 0
     return sum(reads.nbytes for reads in task.reads if not reads.for_filter)
@@ -230,7 +235,7 @@ def guess_shares(
     handle: FileHandle, query: FileQuery, *, tasks: list[ScanTask], on_bad_index: OnBadIndex
 ) -> Guesses:
     """Set the share of rows that are expected to match in the tasks of one file."""
-    open_to = [late_bytes(task) >= LEAST_LATE_BYTES for task in tasks]
+    open_to = [task.nbytes >= LEAST_LATE_BYTES and late_bytes(task) >= LEAST_LATE_BYTES for task in tasks]
     if not any(open_to):
         return Guesses(tasks, [], False)
     # Selective look-ups seldom need this, so they do not pay for the import.
@@ -244,10 +249,10 @@ def guess_shares(
         if matters:
             share = selectivity.share(
                 task.row_group,
-                doubtful=task.rows.count - task.sure.count,
+                doubtful=task.rows.count - task.certain.count,
                 sketches={} if sketches is None else sketches.of_group(task.row_group),
             )
-            task = ScanTask(task.file, task.row_group, task.num_rows, task.rows, task.sure, task.reads, share)
+            task = replace(task, share=share)
             guessed.append(task)
         out.append(task)
     return Guesses(out, guessed, sketches is not None)

@@ -37,12 +37,15 @@ _INSTEAD = {
     **dict.fromkeys(("gt", "greater"), "> value"),
     **dict.fromkeys(("ge", "gte", "greater_equal"), ">= value"),
     **dict.fromkeys(("and_", "or_", "not_", "invert"), "& | ~, each comparison in parentheses"),
+    **dict.fromkeys(("dt", "cast", "try_cast", "to_date"), "year(), date() or date_trunc(unit)"),
+    **dict.fromkeys(("truncate", "trunc", "floor", "floor_temporal"), "date_trunc(unit)"),
     **dict.fromkeys(("field", "getField", "getItem", "struct"), '["name"], for the field of a struct'),
 }
 
 
 def compared_predicate(expr: Expr, op: Op, other: object) -> PredicateError:
-    """Return the error for `predicate op other`, where parentheses are missing or there is one comparison too many.
+    """Return the error for `predicate op other`, where parentheses are missing or there is one comparison too
+    many.
 
     `other` is a tree or a plain value.
     """
@@ -111,11 +114,12 @@ def _value_text(value: object) -> str:
 def name_advice(name: str, *, is_column: bool) -> str:
     """Return the hint for an attribute that a predicate or a column does not have."""
     if not is_column:
-        return "& | ~ join predicates, and where= takes them"
+        return "& | ~ join predicates, and `where=` takes them"
     instead = _INSTEAD.get(name)
     if instead is not None:
         return f"write {instead}"
     return (
-        "it has between, ilike, is_distinct_from, is_not_distinct_from, is_not_null, is_null, isin, like and starts_with; "
+        "it has between, date, date_trunc, ilike, is_distinct_from, is_not_distinct_from, is_not_null, "
+        "is_null, isin, like, starts_with and year; "
         f'a field of a struct is ["{name}"]'
     )

@@ -28,6 +28,7 @@ __all__ = [
     "BoundColumn",
     "Fixed",
     "IsTrue",
+    "Kernel",
     "Keys",
     "Matches",
     "Negation",
@@ -38,6 +39,7 @@ __all__ = [
     "Pattern",
     "Truth",
     "column_atoms",
+    "column_tested",
     "compile_pattern",
     "over_first_column",
     "single_column_parts",
@@ -166,6 +168,16 @@ class Matches:
 
 
 @dataclass(frozen=True, slots=True)
+class Kernel:
+    """A condition of `pyarrow.compute` over columns, which may come to anything, also for null."""
+
+    expression: bytes
+    columns: tuple[int, ...]
+    types: tuple[pa.DataType, ...]
+    """The types of the columns in the data set, in which Arrow compares."""
+
+
+@dataclass(frozen=True, slots=True)
 class Null:
     """IS NULL, which is never NULL itself."""
 
@@ -194,7 +206,9 @@ class AnyOf:
     operands: tuple[Node, ...]
 
 
-Node: TypeAlias = Truth | Fixed | Against | Pair | Among | Matches | Null | IsTrue | Negation | AllOf | AnyOf
+Node: TypeAlias = (
+    Truth | Fixed | Against | Pair | Among | Matches | Kernel | Null | IsTrue | Negation | AllOf | AnyOf
+)
 
 
 Atom: TypeAlias = Null | Fixed | Against | Among | Matches
@@ -223,6 +237,13 @@ def column_atoms(node: Node) -> Iterator[Atom]:
             pass
 
 
+def column_tested(node: Node) -> int | None:
+    """Return the column of an atom over one column, or of its negation; None for any other node."""
+    while isinstance(node, Negation):
+        node = node.operand
+    return node.column if isinstance(node, Null | Fixed | Against | Among | Matches) else None
+
+
 def single_column_parts(node: Node) -> Iterator[tuple[int, Node]]:
     """Yield the largest parts of a tree that are over one column each, with that column, in order."""
     columns = _columns_in(node)
@@ -245,6 +266,10 @@ def _columns_in(node: Node) -> frozenset[int]:
             return frozenset((node.left, node.right))
         case Truth():
             return frozenset()
+        case Kernel():
+            # Indexes answer for the values of one column and take it that null comes to null: with two
+            # columns that there are not, no part that has a kernel is theirs.
+            return frozenset((*node.columns, -1, -2))
         case _:
             return frozenset((node.column,))
 
@@ -258,7 +283,7 @@ def over_first_column(node: Node) -> Node:
             return replace(node, operand=over_first_column(node.operand))
         case Pair():
             return replace(node, left=0, right=0)
-        case Truth():
+        case Truth() | Kernel():
             return node
         case _:
             return replace(node, column=0)

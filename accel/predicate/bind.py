@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from accel.predicate.atoms import (
     BoundColumn,
     Fixed,
     IsTrue,
+    Kernel,
     Keys,
     Matches,
     Negation,
@@ -28,7 +30,7 @@ from accel.predicate.atoms import (
     compile_pattern,
 )
 from accel.predicate.coerce import nearest_double, order_atom
-from accel.predicate.expr import Column, column_named
+from accel.predicate.expr import Column, column_named, column_of, quoted_path
 from accel.predicate.kinds import Family, Kind, kind_of
 from accel.predicate.membership import array_keys, joined, list_keys, membership
 from accel.predicate.sql import name_sql, text_hint
@@ -40,10 +42,12 @@ __all__ = [
     "binds_long",
     "resolve",
     "resolve_named",
+    "settled",
 ]
 
 KeyCache: TypeAlias = "dict[tuple[int, Kind], tuple[ast.InList | ast.InArray, Keys]]"
-"""The keys of IN lists, by the id of the node and the kind of column; the node is stored to keep its id its own."""
+"""The keys of IN lists, by the id of the node and the kind of column; the node is stored to keep its id its
+own."""
 
 # Values of IN lists; binding many more would block the event loop for too long.
 _LONG = 5000
@@ -83,8 +87,8 @@ def bind(
     schema : pyarrow.Schema
         The schema of the rows; its decoded types decide how values compare.
     query_schema : pyarrow.Schema, optional
-        The schema of the whole data set, where `schema` is one file's. A literal compared with a float column of
-        it is rounded to a double even where the file stores integers.
+        The schema of the whole data set, where `schema` is one file's. A literal compared with a float column
+        of it is rounded to a double even where the file stores integers.
     key_cache : dict, optional
         The keys of IN lists that were converted before; those converted now are added.
 
@@ -106,6 +110,25 @@ def bind(
     except RecursionError:
         raise PredicateError("the predicate is nested too deeply") from None
     return Bound(tuple(binder.columns), root)
+
+
+def settled(expr: ast.Expr, schema: pa.Schema) -> ast.Expr:
+    """Return the tree with those conditions of Arrow in accel's own nodes that mean the same over this
+    schema's types.
+
+    Raises as `bind` does.
+    """
+    match expr:
+        case ast.And() | ast.Or():
+            return ast.join(type(expr), [settled(part, schema) for part in expr.operands])
+        case ast.Not():
+            return ast.Not(settled(expr.operand, schema))
+        case ast.Opaque():
+            from accel.predicate.arrow_expression import meaning
+
+            said = meaning(expr, [resolve(named, schema).type for named in expr.columns])
+            return expr if said is None else said
+    return expr
 
 
 _PLAIN: dict[ast.Op, tuple[Order, bool]] = {
@@ -171,7 +194,20 @@ class _Binder:
                 return self.like(expr)
             case ast.Column():
                 return self.flag(expr)
+            case ast.Opaque():
+                return self.opaque(expr)
         raise TypeError(f"{type(expr).__name__} is no predicate")
+
+    def opaque(self, expr: ast.Opaque) -> Node:
+        query_schema = self.schema if self.query_schema is None else self.query_schema
+        types = tuple(resolve(named, query_schema).type for named in expr.columns)
+        from accel.predicate.arrow_expression import check_expression, meaning
+
+        said = meaning(expr, types)
+        if said is not None:
+            return self.node(said)
+        check_expression(expr.expression, tuple(named.path for named in expr.columns), types)
+        return Kernel(expr.expression, tuple(self.column(named)[0] for named in expr.columns), types)
 
     def flag(self, named: ast.Column) -> Node:
         ordinal, column = self.column(named)
@@ -310,11 +346,13 @@ def _shown(named: ast.Column, column: BoundColumn) -> str:
     return f"column {named.name!r} ({column.type})"
 
 
-def resolve(column: Column, schema: pa.Schema) -> BoundColumn:
+def resolve(column: Column, schema: pa.Schema, *, ignore_case: bool = False) -> BoundColumn:
     """Find a column: a top-level one, or a field down through structs.
 
-    The first names of the path may together be one top-level name with dots in it, as far as `Column.head` allows. The
-    first such reading that the schema has is used, from the shortest name on or, by `Column.whole_first`, the longest.
+    The first names of the path may together be one top-level name with dots in it, as far as `Column.head`
+    allows. The first such reading that the schema has is used, from the shortest name on or, by
+    `Column.whole_first`, the longest. What is found has the names of the schema; with `ignore_case` these may
+    differ from those of the path in case.
 
     Raises
     ------
@@ -327,11 +365,11 @@ def resolve(column: Column, schema: pa.Schema) -> BoundColumn:
     refusal: PredicateError | ColumnNotFoundError | None = None
     cuts = range(1, column.head + 1)
     for cut in reversed(cuts) if column.whole_first else cuts:
-        top = ".".join(path[:cut])
-        if not _has(column, top, schema):
+        top = _find(column, ".".join(path[:cut]), schema, ignore_case=ignore_case)
+        if top is None:
             continue
         try:
-            return follow(column, (top, *path[cut:]), schema=schema)
+            return _below(column, top, (top.name, *path[cut:]), ignore_case=ignore_case)
         except (PredicateError, ColumnNotFoundError) as error:
             refusal = refusal or error
     missing = refusal or _missing(column, path[0], schema.names)
@@ -342,26 +380,47 @@ def resolve(column: Column, schema: pa.Schema) -> BoundColumn:
 
 def resolve_named(name: str, schema: pa.Schema) -> BoundColumn:
     """Resolve a name that is a Python value, as in `columns=`; errors are those of `resolve`."""
-    return resolve(column_named(name), schema)
+    path = None if name in schema.names else quoted_path(name)
+    return resolve(column_named(name) if path is None else column_of(path), schema)
 
 
-def _has(column: Column, name: str, schema: pa.Schema) -> bool:
-    """Return whether there is a top-level column of this name; raise where there are several."""
-    found = schema.get_all_field_indices(name)
-    if len(found) > 1:
-        raise _ambiguous(column, name)
-    return bool(found)
+def _find(
+    column: Column,
+    name: str,
+    fields: pa.Schema | pa.StructType,
+    *,
+    ignore_case: bool,
+    above: str = "",
+) -> pa.Field | None:
+    """Return the one field that a name means; None where there is none, and raise where there are several."""
+    if ignore_case:
+        lowered = name.lower()
+        # Of a schema, to ask for all names is much faster than to ask each field.
+        names = fields.names if isinstance(fields, pa.Schema) else [field.name for field in fields]
+        places = [at for at, one in enumerate(names) if one.lower() == lowered]
+    else:
+        places = fields.get_all_field_indices(name)
+    if len(places) > 1:
+        raise _ambiguous(column, above + name, [above + fields.field(at).name for at in places])
+    return fields.field(places[0]) if places else None
 
 
 def follow(column: Column, path: tuple[str, ...], *, schema: pa.Schema) -> BoundColumn:
     """Return the column at a path whose first name the schema has once; errors are those of `resolve`."""
-    field = schema.field(path[0])
+    return _below(column, schema.field(path[0]), path, ignore_case=False)
+
+
+def _below(column: Column, field: pa.Field, path: tuple[str, ...], *, ignore_case: bool) -> BoundColumn:
+    names = [field.name]
     for depth in range(1, len(path)):
-        field = _child(column, field, path, depth)
-    return BoundColumn(path, field.type)
+        field = _child(column, field, path, depth, ignore_case=ignore_case)
+        names.append(field.name)
+    return BoundColumn(tuple(names), field.type)
 
 
-def _child(column: Column, field: pa.Field, parts: tuple[str, ...], depth: int) -> pa.Field:
+def _child(
+    column: Column, field: pa.Field, parts: tuple[str, ...], depth: int, *, ignore_case: bool
+) -> pa.Field:
     above, part = ".".join(parts[:depth]), parts[depth]
     kind = field.type
     if not pa.types.is_struct(kind):
@@ -370,12 +429,10 @@ def _child(column: Column, field: pa.Field, parts: tuple[str, ...], depth: int) 
             position=column.position,
             hint="a dotted path goes through structs only",
         )
-    found = kind.get_all_field_indices(part)
-    if len(found) > 1:
-        raise _ambiguous(column, f"{above}.{part}")
-    if not found:
+    found = _find(column, part, kind, ignore_case=ignore_case, above=f"{above}.")
+    if found is None:
         raise _missing(column, part, [f.name for f in kind], within=above)
-    return kind.field(found[0])
+    return found
 
 
 def _missing(
@@ -400,7 +457,8 @@ def _missing(
 
 
 def _other_reading(column: Column, schema: pa.Schema) -> str | None:
-    """Return the other way to write a name: dots as part of it, or as a path into structs; None where neither exists."""
+    """Return the other way to write a name: dots as part of it, or as a path into structs; None where neither
+    exists."""
     name, is_text = column.name, column.position >= 0
     if len(column.path) > 1:
         if name not in schema.names:
@@ -427,5 +485,7 @@ def _as_text(name: str) -> str:
     return text_hint(name)
 
 
-def _ambiguous(column: Column, name: str) -> PredicateError:
-    return PredicateError(f"column {name!r} is ambiguous: several have that name", position=column.position)
+def _ambiguous(column: Column, name: str, found: Sequence[str]) -> PredicateError:
+    same = len(set(found)) < len(found)
+    why = "several have that name" if same else f"{' and '.join(map(repr, found))} differ in case alone"
+    return PredicateError(f"column {name!r} is ambiguous: {why}", position=column.position)

@@ -1,14 +1,15 @@
 """Predicates as bytes, in which form plans carry them to other processes.
 
 Layout, little-endian: magic `AXPR`, u8 version, u32 checksum, u32 length of the JSON, the JSON (UTF-8), then
-the arrays of large key lists, each a u64 length and an Arrow IPC stream of one batch of one column. The checksum
-is the CRC-32 of everything after the length, with the length as its start value, so it covers both. The JSON is
-a flat list of nodes in postfix order, so nesting cannot exhaust a parser's stack. Unlike a pickle, the bytes
-cannot run code when they are read.
+the arrays of large key lists, each a u64 length and an Arrow IPC stream of one batch of one column. The
+checksum is the CRC-32 of everything after the length, with the length as its start value, so it covers both.
+The JSON is a flat list of nodes in postfix order, so nesting cannot exhaust a parser's stack. Unlike a
+pickle, the bytes cannot run code when they are read.
 """
 
 from __future__ import annotations
 
+import base64
 import datetime
 import decimal
 import json
@@ -31,6 +32,7 @@ from accel.predicate.expr import (
     Literal,
     Not,
     Op,
+    Opaque,
     Operand,
     Or,
     Ticks,
@@ -132,6 +134,8 @@ def _node_json(node: Expr, arrays: list[Any]) -> list[Any]:
             return ["like", _column_json(column), pattern, ignore_case]
         case IsNull(column):
             return ["null", _column_json(column)]
+        case Opaque(expression):
+            return ["arrow", base64.b64encode(expression).decode()]
         case Constant(value):
             return ["constant", value]
         case Not():
@@ -199,6 +203,10 @@ def _tree(nodes: Any, arrays: list[Any]) -> Expr:
 def _leaf(kind: Any, fields: list[Any], arrays: list[Any]) -> Expr:
     if kind == "constant":
         return Constant(None if fields[0] is None else _typed(fields[0], bool))
+    if kind == "arrow":
+        from accel.predicate.arrow_expression import opaque_of
+
+        return opaque_of(base64.b64decode(_text(fields[0]), validate=True))
     if kind == "compare":
         op, left, right = fields
         sides = _operand(left), _operand(right)

@@ -28,6 +28,7 @@ from accel.predicate.literal import (
 )
 
 __all__ = [
+    "fixed",
     "key",
     "nearest_double",
     "order_atom",
@@ -39,7 +40,8 @@ _MAX_EXPONENT = 400
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The place of a literal among the native integers: at `floor`, or between it and the next (not `exact`)."""
+    """The place of a literal among the native integers: at `floor`, or between it and the next (not
+    `exact`)."""
 
     floor: int
     exact: bool
@@ -75,11 +77,23 @@ def _integer_atom(column: int, kind: Kind, order: Order, at: Cut) -> Node:
     if order is Order.EQ:
         if at.exact and low <= at.floor <= high:
             return Against(column, Order.EQ, at.floor)
-        return Fixed(column, False)
+        return fixed(column, kind, value=False)
     last = at.floor - 1 if order is Order.LT and at.exact else at.floor
     if last < low:
-        return Fixed(column, False)
-    return Fixed(column, True) if last >= high else Against(column, Order.LE, last)
+        return fixed(column, kind, value=False)
+    return fixed(column, kind, value=True) if last >= high else Against(column, Order.LE, last)
+
+
+def fixed(column: int, kind: Kind, *, value: bool) -> Node:
+    """Return a test that is `value` for every value that a column of this kind can have.
+
+    A timestamp stored as INT96 may be one that nanoseconds cannot have, which only its reading tells. So the
+    test is one that has to see the values, unless there are bounds.
+    """
+    if kind.family is not Family.TIMESTAMP or (kind.numerator, kind.denominator) != (1, 1):
+        return Fixed(column, value)
+    whole = Against(column, Order.LE, kind.limits[1])
+    return whole if value else Negation(whole)
 
 
 def key(value: Value, kind: Kind, *, where: str, position: int) -> bool | int | float | bytes | None:

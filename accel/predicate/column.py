@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from accel.errors import PredicateError
 from accel.predicate.advice import compared_predicate, name_advice
@@ -26,9 +27,10 @@ from accel.predicate.expr import (
 )
 from accel.predicate.in_list import member_of
 from accel.predicate.literal import literal_value
-from accel.predicate.sql import to_sql
+from accel.predicate.moments import UNITS, Truncated, unit_of
+from accel.predicate.sql import name_sql, to_sql
 
-__all__ = ["ColumnExpr", "Condition", "col"]
+__all__ = ["ColumnExpr", "Condition", "Moment", "col"]
 
 
 def col(name: str) -> ColumnExpr:
@@ -60,7 +62,34 @@ def col(name: str) -> ColumnExpr:
     return ColumnExpr(column_named(name))
 
 
-class Condition:
+class _Compared:
+    """What Python's comparisons make a predicate of, so that it is no dictionary key of itself."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> Condition:  # type: ignore[override]
+        return self._compare(Op.EQ, other)
+
+    def __ne__(self, other: object) -> Condition:  # type: ignore[override]
+        return self._compare(Op.NE, other)
+
+    def __lt__(self, other: object) -> Condition:
+        return self._compare(Op.LT, other)
+
+    def __le__(self, other: object) -> Condition:
+        return self._compare(Op.LE, other)
+
+    def __gt__(self, other: object) -> Condition:
+        return self._compare(Op.GT, other)
+
+    def __ge__(self, other: object) -> Condition:
+        return self._compare(Op.GE, other)
+
+    def _compare(self, op: Op, other: object) -> Condition:
+        raise NotImplementedError
+
+
+class Condition(_Compared):
     """A predicate: join it by `&` and `|`, negate it by `~`, pass it to `where=`.
 
     Raises
@@ -92,24 +121,6 @@ class Condition:
     def __invert__(self) -> Condition:
         return Condition(Not(self.expr))
 
-    def __eq__(self, other: object) -> Condition:  # type: ignore[override]
-        return self._compare(Op.EQ, other)
-
-    def __ne__(self, other: object) -> Condition:  # type: ignore[override]
-        return self._compare(Op.NE, other)
-
-    def __lt__(self, other: object) -> Condition:
-        return self._compare(Op.LT, other)
-
-    def __le__(self, other: object) -> Condition:
-        return self._compare(Op.LE, other)
-
-    def __gt__(self, other: object) -> Condition:
-        return self._compare(Op.GT, other)
-
-    def __ge__(self, other: object) -> Condition:
-        return self._compare(Op.GE, other)
-
     def _compare(self, op: Op, other: object) -> Condition:
         """Raise an error: only columns can be compared."""
         raise compared_predicate(self.expr, op, other.expr if isinstance(other, Condition) else other)
@@ -139,8 +150,8 @@ class ColumnExpr(Condition):
     Raises
     ------
     PredicateError
-        A comparison (`==`, `<`, `is_distinct_from`, `between` and so on) is with a predicate, or with a value that
-        no column can hold.
+        A comparison (`==`, `<`, `is_distinct_from`, `between` and so on) is with a predicate, or with a value
+        that no column can hold.
     """
 
     __slots__ = ()
@@ -234,6 +245,36 @@ class ColumnExpr(Condition):
             prefix = prefix.replace(special, "\\" + special)
         return self._like(f"{prefix}%", ignore_case=False)
 
+    def year(self) -> Moment:
+        """Return the year of a date or a timestamp, to be compared with whole numbers.
+
+        A timestamp with a zone is taken in UTC, here as in `date` and `date_trunc`.
+
+        Examples
+        --------
+        >>> col("at").year() == 2024
+        <at >= DATE '2024-01-01' AND at < DATE '2025-01-01'>
+        """
+        return Moment(Truncated(self.expr, "year", True, -1))
+
+    def date(self) -> Moment:
+        """Return the day of a timestamp, to be compared with dates."""
+        return Moment(Truncated(self.expr, "day", False, -1))
+
+    def date_trunc(self, unit: str) -> Moment:
+        """Return the beginning of the year, quarter, month, week (from Monday), day, hour, minute or second
+        that a date or a timestamp lies in, to be compared with dates and timestamps.
+
+        Raises
+        ------
+        PredicateError
+            There is no such unit.
+        """
+        found = unit_of(unit) if isinstance(unit, str) else None
+        if found is None:
+            raise PredicateError(f"a unit is one of {', '.join(map(repr, UNITS))}, not {unit!r:.80}")
+        return Moment(Truncated(self.expr, found, False, -1))
+
     def _compare(self, op: Op, other: object) -> Condition:
         right: Operand
         if isinstance(other, And | Or | Not | Compare):
@@ -243,6 +284,8 @@ class ColumnExpr(Condition):
         elif isinstance(other, Condition):
             # Python calls the column's method first, on whichever side it is.
             return other._compare(op.mirrored, self)
+        elif isinstance(other, Moment):
+            raise PredicateError(_ONLY_VALUES)
         else:
             right = Literal(literal_value(other))
         return Condition(Compare(op, self.expr, right))
@@ -256,6 +299,67 @@ class ColumnExpr(Condition):
         except ValueError as error:
             raise PredicateError(str(error)) from None
         return Condition(Like(self.expr, str(value), ignore_case))
+
+
+_ONLY_VALUES: Final = "a function of a column is compared with values, not with another column"
+
+
+class Moment(_Compared):
+    """What `ColumnExpr.year`, `date` and `date_trunc` give: compare it.
+
+    A comparison becomes one or two of the column itself, by which bounds and indexes rule out.
+
+    Raises
+    ------
+    PredicateError
+        A comparison is with a column, or with a value of another kind: a year is compared with whole numbers,
+        everything else with dates and timestamps, or their text.
+    """
+
+    __slots__ = ("_cut",)
+
+    def __init__(self, cut: Truncated) -> None:
+        self._cut = cut
+
+    def is_distinct_from(self, other: object) -> Condition:
+        """Test for inequality, where null counts as a value."""
+        return self._compare(Op.DISTINCT, other)
+
+    def is_not_distinct_from(self, other: object) -> Condition:
+        """Test for equality, where null counts as a value."""
+        return self._compare(Op.NOT_DISTINCT, other)
+
+    def between(self, low: object, high: object) -> Condition:
+        """Test for at least `low` and at most `high`."""
+        return (self >= low) & (self <= high)
+
+    def isin(self, values: Any) -> Condition:
+        """Test for one of the values: a list, a tuple, or another collection of Python values.
+
+        Raises
+        ------
+        PredicateError
+            `values` is no collection, or the comparison with one of them would raise it.
+        """
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            raise PredicateError(f"isin takes a list of values, not {values!r:.80}")
+        tests = [(self == value).expr for value in values]
+        return Condition(join(Or, tests) if tests else Constant(False))
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a function of a column has no truth of its own: compare it with a value")
+
+    def __repr__(self) -> str:
+        cut, name = self._cut, name_sql(self._cut.column)
+        return f"<year({name})>" if cut.is_number else f"<date_trunc('{cut.unit}', {name})>"
+
+    def _compare(self, op: Op, other: object) -> Condition:
+        if isinstance(other, Condition | Moment):
+            raise PredicateError(_ONLY_VALUES)
+        try:
+            return Condition(self._cut.compared(op, literal_value(other)))
+        except ValueError as error:
+            raise PredicateError(str(error)) from None
 
 
 def _condition(value: object, operator: str) -> Condition:

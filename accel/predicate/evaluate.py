@@ -25,6 +25,7 @@ from accel.predicate.atoms import (
     Bound,
     Fixed,
     IsTrue,
+    Kernel,
     Matches,
     Negation,
     Node,
@@ -53,10 +54,11 @@ _TRUE, _FALSE = bools(np.array([True]))[0], bools(np.array([False]))[0]
 _NULL = bools(np.array([False]), np.array([False]))[0]
 # Least length of a pattern's matches from which on shorter texts are sorted out before RE2 runs.
 _MANY_CHARACTERS = 64
-# Fewer keys are put in Arrow's hash set, for every batch anew, in about the time that it takes to look at all values.
+# Fewer keys are put in Arrow's hash set, for every batch anew, in about the time that it takes to look at all
+# values.
 _FEW_KEYS = 1000
-# Keys per value above which building that set costs more than to search for the values among the sorted keys; bytes are
-# searched for one by one.
+# Keys per value above which building that set costs more than to search for the values among the sorted keys;
+# bytes are searched for one by one.
 _MANY_KEYS = 64
 _MANY_NUMBERS = 8
 _KERNELS = {Order.EQ: pc.equal, Order.LT: pc.less, Order.LE: pc.less_equal}
@@ -175,6 +177,8 @@ class _Run:
                 return self.null(node.column)
             case Pair():
                 return self.pair(node)
+            case Kernel():
+                return self.kernel(node)
         raise TypeError(f"{type(node).__name__} is no bound predicate")
 
     def fold(self, operands: tuple[Node, ...], combine: Callable[..., Any], *, dominant: bool) -> Any:
@@ -192,6 +196,17 @@ class _Run:
             return found if isinstance(found, pa.Scalar) else pc.fill_null(found, _TRUE)
         array = self.array(column)
         return pc.is_null(array) if array.null_count else _FALSE
+
+    def kernel(self, node: Kernel) -> pa.BooleanArray:
+        from accel.predicate.arrow_expression import run_expression
+
+        columns = []
+        for column, kind in zip(node.columns, node.types, strict=True):
+            array = self.array(column)
+            columns.append(
+                (self.bound.columns[column].path, array if array.type == kind else array.cast(kind))
+            )
+        return run_expression(node.expression, columns, self.num_rows)
 
     def pair(self, node: Pair) -> pa.BooleanArray:
         left, right = self.bound.columns[node.left], self.bound.columns[node.right]

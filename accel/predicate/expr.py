@@ -10,9 +10,10 @@ from __future__ import annotations
 import datetime
 import decimal
 import enum
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from accel.errors import PredicateError
 
@@ -34,6 +35,7 @@ __all__ = [
     "Literal",
     "Not",
     "Op",
+    "Opaque",
     "Or",
     "Ticks",
     "check_pattern",
@@ -43,12 +45,16 @@ __all__ = [
     "columns_of",
     "depth_of",
     "join",
+    "name_key",
+    "quoted_name",
+    "quoted_path",
 ]
 
 MAX_DEPTH = 200
 """Deepest tree, and most parentheses and NOTs that may be open at one place of a text."""
 MAX_LIST = 1000
-"""Most values of a list; longer lists of one type become an Arrow array, which binds, travels and matches faster."""
+"""Most values of a list; longer lists of one type become an Arrow array, which binds, travels and matches
+faster."""
 
 
 class Op(enum.StrEnum):
@@ -101,12 +107,14 @@ Value: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, or a field of a struct column, by name; binding to a schema decides which of the two it is."""
+    """A column, or a field of a struct column, by name; binding to a schema decides which of the two it
+    is."""
 
     path: tuple[str, ...]
     """The names from the top level down, e.g. `a."b.c"` -> ("a", "b.c")."""
     head: int = 1
-    """The number of leading names that may together, joined by dots, be one top-level name: those without quotes."""
+    """The number of leading names that may together, joined by dots, be one top-level name: those without
+    quotes."""
     whole_first: bool = False
     """Whether the longest such name is tried before a field; in predicate text a field is tried first."""
     position: int = field(default=-1, compare=False)
@@ -118,7 +126,8 @@ class Column:
 
     @property
     def top_level(self) -> str | None:
-        """The name of the top-level column that this must be where the schema has it; None for a possible field."""
+        """The name of the top-level column that this must be where the schema has it; None for a possible
+        field."""
         if len(self.path) == 1:
             return self.path[0]
         return self.name if self.whole_first and self.head == len(self.path) else None
@@ -190,6 +199,20 @@ class IsNull:
 
 
 @dataclass(frozen=True, slots=True)
+class Opaque:
+    """A condition of `pyarrow.compute`, which pyarrow's kernels evaluate where accel has no equal rules."""
+
+    expression: bytes
+    """The condition as pyarrow serializes it."""
+    columns: tuple[Column, ...]
+    """The columns that it names, once each."""
+    root: Any = field(compare=False, repr=False)
+    """The condition as `accel.predicate.arrow_expression` reads it."""
+    meanings: dict[Any, Expr | None] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """The nodes that say the same, by the types of the columns; filled when they are first asked for."""
+
+
+@dataclass(frozen=True, slots=True)
 class Constant:
     """TRUE, FALSE or NULL (None) as a predicate."""
 
@@ -216,7 +239,7 @@ class Or:
 
 
 # `Column` alone is a predicate too: a boolean column.
-Expr: TypeAlias = Compare | InList | InArray | Like | IsNull | Constant | Not | And | Or | Column
+Expr: TypeAlias = Compare | InList | InArray | Like | IsNull | Opaque | Constant | Not | And | Or | Column
 
 
 def columns_of(expr: Expr) -> Iterator[Column]:
@@ -231,6 +254,8 @@ def columns_of(expr: Expr) -> Iterator[Column]:
                 stack += [node.right, node.left]
             case InList() | InArray() | Like() | IsNull():
                 yield node.column
+            case Opaque():
+                yield from node.columns
             case Not():
                 stack.append(node.operand)
             case And() | Or():
@@ -240,7 +265,8 @@ def columns_of(expr: Expr) -> Iterator[Column]:
 
 
 def column_tests(where: Expr) -> Iterator[tuple[Column, Expr]]:
-    """Yield the tests of one column, with that column, that every matching row passes: operands of the outermost AND.
+    """Yield the tests of one column, with that column, that every matching row passes: operands of the
+    outermost AND.
 
     A literal stands on the right of its comparison.
     """
@@ -284,6 +310,43 @@ def column_named(name: str) -> Column:
     return column_of(path, head=len(path), whole_first=True) if all(path) else column_of([name])
 
 
+_QUOTED_PART = re.compile(r'"((?:[^"]|"")+)"|([^".\s]+)')
+
+
+def quoted_path(name: str) -> tuple[str, ...] | None:
+    """Return the path of a name that is written with double quotes, as in a predicate: `"a"."x"`, `a."y.z"`.
+
+    None for a name without quotes, and for one that holds quotes otherwise, which is the name itself.
+    """
+    if '"' not in name:
+        return None
+    parts: list[str] = []
+    at = 0
+    while True:
+        part = _QUOTED_PART.match(name, at)
+        if part is None:
+            return None
+        parts.append(part[2] or part[1].replace('""', '"'))
+        at = part.end()
+        if at == len(name):
+            return tuple(parts)
+        if name[at] != ".":
+            return None
+        at += 1
+
+
+def quoted_name(name: str) -> str:
+    """Return a name in double quotes, as `quoted_path` reads each name of a path."""
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def name_key(*, case_sensitive: bool) -> Callable[[str], str]:
+    """Return what names of columns are compared by: by themselves or, as Spark and Hive compare them, in
+    lower case."""
+    return str if case_sensitive else str.lower
+
+
 def depth_of(expr: Expr) -> int:
     """Return the levels of NOT, AND and OR above the deepest condition, plus one; without recursion."""
     deepest = 1
@@ -300,7 +363,8 @@ def depth_of(expr: Expr) -> int:
 
 
 def join(kind: type[And | Or], operands: Sequence[Expr]) -> Expr:
-    """Return one AND (OR) of the operands, with nested ones of the same kind merged; a single operand is returned itself."""
+    """Return one AND (OR) of the operands, with nested ones of the same kind merged; a single operand is
+    returned itself."""
     if len(operands) == 1:
         return operands[0]
     flat: list[Expr] = []

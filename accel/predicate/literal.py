@@ -1,6 +1,8 @@
-"""Literals: values of Python, numpy, pandas and Arrow, numbers and moments of predicate text, and their comparison.
+"""Literals: values of Python, numpy, pandas and Arrow, numbers and moments of predicate text, and their
+comparison.
 
-Literals compare by the same rules as columns (`accel.predicate.coerce`). Dates, times and timestamps are exact to the nanosecond, in the years 0001 to 9999.
+Literals compare by the same rules as columns (`accel.predicate.coerce`). Dates, times and timestamps are
+exact to the nanosecond, in the years 0001 to 9999.
 """
 
 from __future__ import annotations
@@ -240,7 +242,8 @@ TYPE_WORDS = frozenset({"DATE", "TIME", "TIMESTAMP", "DOUBLE", "X"})
 
 
 def number_from_text(text: str) -> int | decimal.Decimal:
-    """Parse a number: `7` is an int, one with a point or an exponent an exact Decimal. Raise ValueError when out of range."""
+    """Parse a number: `7` is an int, one with a point or an exponent an exact Decimal. Raise ValueError when
+    out of range."""
     if len(text) > 2 * MAX_DIGITS:
         raise ValueError(f"a number of {len(text):,} characters; at most {MAX_DIGITS:,} digits")
     if text.isdigit():
@@ -348,7 +351,8 @@ def time_from_text(text: str) -> datetime.time | Ticks:
 
 
 def time_from_nanos(nanos: int) -> datetime.time | Ticks:
-    """Return the time this many nanoseconds after midnight, as `Ticks` only where microseconds are too coarse."""
+    """Return the time this many nanoseconds after midnight, as `Ticks` only where microseconds are too
+    coarse."""
     if not 0 <= nanos < DAY_NANOS:
         raise ValueError("a time of the day is at least 00:00:00 and below 24:00:00")
     micros, rest = divmod(nanos, 1000)
@@ -382,7 +386,8 @@ def timestamp_from_text(text: str) -> datetime.datetime | Ticks:
 
 
 def instant_from_nanos(nanos: int, *, utc: bool) -> datetime.datetime | Ticks:
-    """Return the timestamp this many nanoseconds after 1970; raise ValueError outside the years 0001 to 9999."""
+    """Return the timestamp this many nanoseconds after 1970; raise ValueError outside the years 0001 to
+    9999."""
     if not _FIRST_NANOS <= nanos < _END_NANOS:
         raise ValueError("a timestamp must lie in the years 0001 to 9999")
     micros, rest = divmod(nanos, 1000)
@@ -433,7 +438,8 @@ def text_from_moment(value: datetime.date | datetime.time | Ticks) -> str:
 
 
 def compare_values(op: Op, left: Value, right: Value) -> bool | None:
-    """Evaluate a comparison without columns in three-valued logic; raise ValueError where the two cannot be compared."""
+    """Evaluate a comparison without columns in three-valued logic; raise ValueError where the two cannot be
+    compared."""
     if left is None or right is None:
         if op is Op.DISTINCT:
             return left is not right
@@ -510,7 +516,8 @@ def _kind(value: Value) -> str:
 
 
 def _key(value: Any) -> Any:
-    """Return a key that orders as the value does within its kind; NaN is equal to itself and above every number."""
+    """Return a key that orders as the value does within its kind; NaN is equal to itself and above every
+    number."""
     match value:
         case bool() | bytes():
             return value

@@ -30,7 +30,7 @@ from accel.predicate.atoms import (
     Order,
     Truth,
 )
-from accel.predicate.coerce import key
+from accel.predicate.coerce import fixed, key
 from accel.predicate.expr import Ticks, Value
 from accel.predicate.kinds import Family, Kind, kind_of, native
 
@@ -55,7 +55,7 @@ def membership(ordinal: int, column: BoundColumn, keys: Keys, *, with_null: bool
     """Return the node that tests whether a column's value is one of the keys."""
     count = len(keys.sorted) + keys.nan
     if count == 0:
-        return Truth(None) if with_null else Fixed(ordinal, False)
+        return Truth(None) if with_null else fixed(ordinal, column.kind, value=False)
     if column.kind.family is Family.BOOLEAN:
         if count == 2:
             return Fixed(ordinal, True)
@@ -70,8 +70,8 @@ def membership(ordinal: int, column: BoundColumn, keys: Keys, *, with_null: bool
 def joined(kind: type[AllOf | AnyOf], operands: Sequence[Node], columns: Sequence[BoundColumn]) -> Node:
     """Return the AND (OR) of the operands in a simpler form.
 
-    Many inequalities (equalities) of one column become one membership test, and a range whose two ends are one value
-    becomes an equality. Both forms agree on every row: they are null exactly where the column is.
+    Many inequalities (equalities) of one column become one membership test, and a range whose two ends are
+    one value becomes an equality. Both forms agree on every row: they are null exactly where the column is.
     """
     operands = _with_points(kind, operands, columns)
     tests = [_equality(kind, node) for node in operands]
@@ -186,7 +186,8 @@ def array_keys(values: pa.Array, kind: Kind, *, where: str, position: int) -> Ke
 
 
 def keys_near(keys: Keys, values: pa.Array) -> Keys:
-    """Return the keys (at least one is given) that any of the values may equal: at most one for each value."""
+    """Return the keys (at least one is given) that any of the values may equal: at most one for each
+    value."""
     kind, ordered = kind_of(values.type), keys.sorted
     points: npt.NDArray[Any]
     if kind.domain is Domain.BYTES:
@@ -204,7 +205,8 @@ def keys_near(keys: Keys, values: pa.Array) -> Keys:
 
 
 def keys_between(keys: Keys, values: pa.Array) -> Keys:
-    """Return the keys (at least one is given) between the least and the greatest of the values, which are native.
+    """Return the keys (at least one is given) between the least and the greatest of the values, which are
+    native.
 
     Few of many keys lie within the values of one page of a sorted file.
     """
@@ -242,7 +244,8 @@ def _plain(value: Any) -> Any:
 
 
 def _same_group(values: pa.Array, theirs: Kind, kind: Kind) -> npt.NDArray[Any] | None:
-    """Convert to native numbers of `kind`, unsorted, without impossible ones; None where numpy cannot do it exactly."""
+    """Convert to native numbers of `kind`, unsorted, without impossible ones; None where numpy cannot do it
+    exactly."""
     if Family.DURATION in (theirs.family, kind.family) and theirs.family is not kind.family:
         return None
     if theirs.family.group is not kind.family.group or not {theirs.domain, kind.domain} <= {

@@ -5,6 +5,7 @@ The dialect is described in docs/predicates.md. Conditions are parsed without re
 
 from __future__ import annotations
 
+import datetime
 import re
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
@@ -32,6 +33,16 @@ from accel.predicate.expr import (
 )
 from accel.predicate.in_list import list_member
 from accel.predicate.literal import TYPE_WORDS, compare_values, number_from_text, typed_from_text
+from accel.predicate.moment_syntax import (
+    CALLED,
+    FUNCTIONS,
+    ONLY_FUNCTIONS,
+    PRESENT,
+    read_function,
+    read_moves,
+    read_present,
+)
+from accel.predicate.moments import Truncated
 from accel.predicate.sql import OPERATOR_WORDS, name_sql, text_hint
 
 __all__ = [
@@ -44,8 +55,8 @@ __all__ = [
 MAX_LENGTH = 1 << 24
 """Longest predicate text, in characters."""
 
-# A name is letters, digits and non-ASCII characters; the negated class compiles fifty times faster. Quantifiers are
-# possessive, so that an unclosed literal does not match as a shorter one.
+# A name is letters, digits and non-ASCII characters; the negated class compiles fifty times faster.
+# Quantifiers are possessive, so that an unclosed literal does not match as a shorter one.
 _TOKEN = re.compile(
     r"""[ \t\r\n\f\v]*+(?:
       (?P<name>[^\x00-@\[-^`{-\x7f][^\x00-\#%-/:-@\[-^`{-\x7f]*+)
@@ -63,7 +74,7 @@ _LETTERS = frozenset("LMN")
 
 _HINTS = {
     "`": 'names are quoted with double quotes: "a name"',
-    "[": 'a field of a struct is written a.b; a list stands in parentheses, as in IN (1, 2); names are quoted with double quotes: "a name"',
+    "[": 'a field of a struct is written a.b; a list stands in parentheses, as in IN (1, 2); names are quoted with double quotes: "a name"',  # noqa: E501
     "&": "write AND",
     "|": "write OR",
     "!": "write NOT, or <> for not equal",
@@ -73,9 +84,9 @@ _HINTS = {
     "%": "neither arithmetic nor parameters are supported; LIKE takes 'a%' in quotes",
     "*": "arithmetic is not supported",
     "/": "arithmetic is not supported",
-    "?": "parameters are not supported; build the condition with accel.col",
-    "$": "parameters are not supported; build the condition with accel.col",
-    "@": "parameters are not supported; build the condition with accel.col",
+    "?": "parameters are not supported: write the value itself, or build the condition with `accel.col`",
+    "$": "parameters are not supported: write the value itself, or build the condition with `accel.col`",
+    "@": "parameters are not supported: write the value itself, or build the condition with `accel.col`",
     "{": "a list stands in parentheses, as in IN (1, 2)",
 }
 
@@ -95,11 +106,12 @@ class Token(NamedTuple):
 
 
 def tokenize(text: str) -> list[Token]:
-    """Split text into tokens, the last of kind "end"; raise `PredicateError` at a character that begins none."""
+    """Split text into tokens, the last of kind "end"; raise `PredicateError` at a character that begins
+    none."""
     if len(text) > MAX_LENGTH:
         raise PredicateError(
             f"the predicate has {len(text):,} characters, more than {MAX_LENGTH:,}",
-            hint="pass long key lists as accel.col(name).isin(array)",
+            hint="pass long key lists as `accel.col(name).isin(array)`",
         )
     if not text.isascii():
         _check_encodable(text)
@@ -157,7 +169,10 @@ def _check_name(text: str, name: str, start: int) -> None:
                 f"unexpected character {char!r} (U+{ord(char):04X})",
                 text=text,
                 position=start + index,
-                hint="write a name with such characters in straight double quotes, text in straight single ones",
+                hint=(
+                    "write a name with such characters in straight double quotes, text in straight single "
+                    "ones"
+                ),
             )
 
 
@@ -184,12 +199,15 @@ def _fault(text: str, position: int) -> PredicateError:
 
 
 _AFTER = {
-    **dict.fromkeys(("+", "-"), "arithmetic is not supported; dates and times stand in quotes"),
+    **dict.fromkeys(
+        ("+", "-"),
+        "arithmetic is for dates, as in CURRENT_DATE - 7; dates and times stand in quotes",
+    ),
     "ESCAPE": "the escape character of LIKE is the backslash, always",
-    "(": "functions are not supported",
-    "LIMIT": "the condition alone stands here: limit= is an argument of its own",
+    "(": ONLY_FUNCTIONS,
+    "LIMIT": "the condition alone stands here: `limit=` is an argument of its own",
     "OFFSET": "the condition alone stands here: rows are not skipped",
-    "ORDER": "the condition alone stands here: rows come in file order, and are sorted in what they are read into",
+    "ORDER": "the condition alone stands here: rows come in file order, and are sorted in what they are read into",  # noqa: E501
     **dict.fromkeys(
         ("GROUP", "HAVING"), "the condition alone stands here: rows are grouped in what they are read into"
     ),
@@ -261,18 +279,33 @@ def _as_name(text: str) -> str:
 class _Parser:
     """The tokens of a predicate, the index of the next one, and the grammar."""
 
-    __slots__ = ("_index", "_text", "_tokens")
+    __slots__ = ("_index", "_now", "_text", "_tokens")
 
     def __init__(self, text: str) -> None:
         self._text = text
+        self._now: datetime.datetime | None = None
         self._tokens = tokenize(text)
         self._index = 0
+
+    @property
+    def token(self) -> Token:
+        """The next token."""
+        return self._tokens[self._index]
+
+    def skip(self) -> None:
+        """Go on behind the next token."""
+        self._index += 1
+
+    def now(self) -> datetime.datetime:
+        """Return the present, the same one for the whole predicate."""
+        self._now = self._now or datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+        return self._now
 
     # NOT, AND, OR and parentheses.
 
     def whole(self) -> Expr:
         if self._tokens[0].kind == "end":
-            raise self._error("the predicate is empty", 0, "pass None to keep every row")
+            raise self.error("the predicate is empty", 0, "leave out `where=` to keep every row")
         groups = [_Group(0)]
         nesting = 0
         deepest = 0
@@ -291,12 +324,12 @@ class _Parser:
                 groups.append(_Group(token.position))
                 self._index += 1
                 continue
-            node: Expr | Operand = self._condition(self._operand())
+            node: Expr | Operand | Truncated = self._condition(self._operand())
             while True:
                 nesting -= group.nots
                 word = self._tokens[self._index].word
                 if word == ")" and len(groups) > 1 and self._is_empty(group):
-                    closed: Expr | Operand = node  # a parenthesised operand may still be compared
+                    closed: Expr | Operand | Truncated = node  # a parenthesised operand may still be compared
                 else:
                     self._add(group, node)
                     if word == "AND":
@@ -326,7 +359,7 @@ class _Parser:
         following = self._tokens[self._index + 1]
         return following.kind not in ("op", "end") and following.word not in (")", ",", ".")
 
-    def _add(self, group: _Group, node: Expr | Operand) -> None:
+    def _add(self, group: _Group, node: Expr | Operand | Truncated) -> None:
         term = self._as_condition(node)
         for _ in range(group.nots):
             term = Not(term)
@@ -340,25 +373,29 @@ class _Parser:
     def _finish(self, groups: list[_Group], expr: Expr, deepest: int) -> Expr:
         token = self._tokens[self._index]
         if len(groups) > 1:
-            self._fail(f"AND, OR or the ) of the ( at {groups[-1].position}", self._hint_after())
+            self.fail(f"AND, OR or the ) of the ( at {groups[-1].position}", self._hint_after())
         if token.kind != "end":
-            self._fail("AND, OR or the end", self._hint_after())
+            self.fail("AND, OR or the end", self._hint_after())
         if depth_of(expr) > MAX_DEPTH:
-            raise self._error(f"nested deeper than {MAX_DEPTH} levels", deepest)
+            raise self.error(f"nested deeper than {MAX_DEPTH} levels", deepest)
         return expr
 
-    def _as_condition(self, node: Expr | Operand) -> Expr:
+    def _as_condition(self, node: Expr | Operand | Truncated) -> Expr:
+        if isinstance(node, Truncated):
+            raise self.error(
+                "expected a condition, found a function", node.position, "compare it with a literal"
+            )
         if not isinstance(node, Literal):
             return node
         if node.value is None or isinstance(node.value, bool):
             return Constant(node.value)
-        raise self._error("expected a condition, found a literal", node.position, "compare it with a column")
+        raise self.error("expected a condition, found a literal", node.position, "compare it with a column")
 
     # One condition.
 
-    def _condition(self, left: Expr | Operand) -> Expr | Operand:
+    def _condition(self, left: Expr | Operand | Truncated) -> Expr | Operand | Truncated:
         """Read the rest of the condition that begins with an operand; return a whole condition unchanged."""
-        if not isinstance(left, Column | Literal):
+        if not isinstance(left, Column | Literal | Truncated):
             return left
         token = self._tokens[self._index]
         op = COMPARISONS.get(token.word)
@@ -373,7 +410,7 @@ class _Parser:
             word = self._tokens[self._index + 1].word
             if word not in _NEGATABLE:
                 self._index += 1
-                self._fail("IN, BETWEEN, LIKE or ILIKE after NOT")
+                self.fail("IN, BETWEEN, LIKE or ILIKE after NOT")
             self._index += 1
         if word == "IN":
             found = self._in(left, token.position)
@@ -385,27 +422,40 @@ class _Parser:
             return left
         return Not(found) if negated else found
 
-    def _compared(self, op: Op, left: Operand, right: Operand, position: int) -> Expr:
+    def _compared(self, op: Op, left: Operand | Truncated, right: Operand | Truncated, position: int) -> Expr:
+        if isinstance(left, Truncated):
+            return self._in_span(op, left, right)
+        if isinstance(right, Truncated):
+            return self._in_span(op, right, left, mirrored=True)
         if isinstance(left, Column) or isinstance(right, Column):
             return Compare(op, left, right, position)
         try:
             return Constant(compare_values(op, left.value, right.value))
         except ValueError as error:
             hint = _as_name(left.value) if isinstance(left.value, str) else None
-            raise self._error(str(error), right.position, hint) from None
+            raise self.error(str(error), right.position, hint) from None
 
-    def _is(self, left: Operand) -> Expr:
+    def _in_span(self, op: Op, cut: Truncated, other: Operand | Truncated, *, mirrored: bool = False) -> Expr:
+        if not isinstance(other, Literal):
+            raise self.error("expected a literal to compare the function with", other.position)
+        try:
+            return cut.compared(op, other.value, mirrored=mirrored)
+        except ValueError as error:
+            raise self.error(str(error), other.position) from None
+
+    def _is(self, left: Operand | Truncated) -> Expr:
         position = self._tokens[self._index].position
         self._index += 1
-        negated = self._take("NOT")
-        if self._take("NULL"):
-            if isinstance(left, Column):
-                found: Expr = IsNull(left, position)
+        negated = self.take("NOT")
+        if self.take("NULL"):
+            if isinstance(left, Column | Truncated):
+                column = left.column if isinstance(left, Truncated) else left
+                found: Expr = IsNull(column, position)
                 return Not(found) if negated else found
             return Constant((left.value is None) != negated)
-        if self._take("DISTINCT"):
-            if not self._take("FROM"):
-                self._fail("FROM after DISTINCT")
+        if self.take("DISTINCT"):
+            if not self.take("FROM"):
+                self.fail("FROM after DISTINCT")
             op = Op.NOT_DISTINCT if negated else Op.DISTINCT
             return self._compared(op, left, self._right(), position)
         for word in ("TRUE", "FALSE"):
@@ -414,20 +464,20 @@ class _Parser:
                 self._index += 1
                 op = Op.DISTINCT if negated else Op.NOT_DISTINCT
                 return self._compared(op, left, literal, position)
-        self._fail(
+        self.fail(
             "NULL, DISTINCT FROM, TRUE or FALSE" if negated else "NULL, NOT, DISTINCT FROM, TRUE or FALSE",
             _AFTER_IS.get(self._tokens[self._index].word),
         )
 
-    def _in(self, left: Operand, position: int) -> Expr:
+    def _in(self, left: Operand | Truncated, position: int) -> Expr:
         self._index += 1
-        if not self._take("("):
-            self._fail("( after IN", "a list stands in parentheses, as in IN (1, 2)")
+        if not self.take("("):
+            self.fail("( after IN", "a list stands in parentheses, as in IN (1, 2)")
         is_query = self._tokens[self._index].word == "SELECT"
-        members: list[Operand] = []
-        while not self._take(")"):
-            if members and not self._take(","):
-                self._fail(
+        members: list[Operand | Truncated] = []
+        while not self.take(")"):
+            if members and not self.take(","):
+                self.fail(
                     ", or ) in the list of IN", "queries within are not supported" if is_query else None
                 )
             members.append(self._right())
@@ -444,57 +494,59 @@ class _Parser:
             return Constant(True if True in found else None if None in found else False)
         return join(Or, answers)
 
-    def _between(self, left: Operand, position: int) -> Expr:
+    def _between(self, left: Operand | Truncated, position: int) -> Expr:
         self._index += 1
         low = self._right()
-        if not self._take("AND"):
-            self._fail("AND between the bounds of BETWEEN")
+        if not self.take("AND"):
+            self.fail("AND between the bounds of BETWEEN")
         high = self._right()
         return And((self._compared(Op.GE, left, low, position), self._compared(Op.LE, left, high, position)))
 
-    def _like(self, left: Operand, position: int, *, ignore_case: bool) -> Expr:
+    def _like(self, left: Operand | Truncated, position: int, *, ignore_case: bool) -> Expr:
+        if isinstance(left, Truncated):
+            raise self.error("LIKE takes text", left.position)
         self._index += 1
         pattern = self._right()
         if isinstance(pattern, Literal) and pattern.value is None:
             return self._compared(Op.EQ, left, pattern, position)  # always null
         if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
             hint = text_hint(pattern.name) if isinstance(pattern, Column) else None
-            raise self._error("expected a pattern: a text literal", pattern.position, hint)
+            raise self.error("expected a pattern: a text literal", pattern.position, hint)
         try:
             check_pattern(pattern.value)
         except ValueError as error:
-            raise self._error(str(error), pattern.position) from None
+            raise self.error(str(error), pattern.position) from None
         if isinstance(left, Column):
             return Like(left, pattern.value, ignore_case, position)
         if left.value is None:
             return Constant(None)
         if not isinstance(left.value, str):
-            raise self._error("LIKE takes text", left.position)
+            raise self.error("LIKE takes text", left.position)
         from accel.predicate.evaluate import matches_like
 
         return Constant(matches_like(left.value, pattern.value, ignore_case=ignore_case))
 
     # Operands.
 
-    def _take(self, word: str) -> bool:
+    def take(self, word: str) -> bool:
         if self._tokens[self._index].word == word:
             self._index += 1
             return True
         return False
 
-    def _right(self) -> Operand:
+    def _right(self) -> Operand | Truncated:
         """Read an operand, in parentheses or not."""
         opened = 0
-        while self._take("("):
+        while self.take("("):
             opened += 1
             self._check_nesting(opened)
         operand = self._operand()
         for _ in range(opened):
-            if not self._take(")"):
-                self._fail(")", self._hint_after())
+            if not self.take(")"):
+                self.fail(")", self._hint_after())
         return operand
 
-    def _operand(self) -> Operand:
+    def _operand(self) -> Operand | Truncated:
         token = self._tokens[self._index]
         kind, value, position, word = token
         if kind == "name":
@@ -506,15 +558,15 @@ class _Parser:
             self._index += 1
             return self._number(token, position, negative=False)
         if kind == "quoted":
-            return self._column()
+            return self.column()
         if word in ("-", "+"):
             self._index += 1
             number = self._tokens[self._index]
             if number.kind != "number":
-                self._fail(f"a number after {word}")
+                self.fail(f"a number after {word}")
             self._index += 1
             return self._number(number, position, negative=word == "-")
-        self._fail("a column or a literal", self._hint_operand())
+        self.fail("a column or a literal", self._hint_operand())
 
     def _hint_operand(self) -> str | None:
         """Return a hint for a token that is no operand, by the token before it."""
@@ -529,20 +581,24 @@ class _Parser:
             return "a list ends without a comma"
         return None
 
-    def _named(self, token: Token) -> Operand:
+    def _named(self, token: Token) -> Operand | Truncated:
         following = self._tokens[self._index + 1]
         word = token.word
         if word in _CONSTANTS and following.word != ".":
             self._index += 1
             return Literal(_CONSTANTS[word], token.position)
+        if word in PRESENT and (following.word == "(" if word in CALLED else following.word != "."):
+            return read_moves(self, read_present(self, self.now))
         if following.kind == "text":
-            return self._typed(token, following)
+            return read_moves(self, self._typed(token, following))
+        if following.word == "(" and word in FUNCTIONS:
+            return read_function(self)
         if word in OPERATOR_WORDS and self._starts_operand(following):
-            self._fail("a column or a literal", f'a column of this name is written "{token.value}" here')
+            self.fail("a column or a literal", f'a column of this name is written "{token.value}" here')
         if following.word == "(" and word not in OPERATOR_WORDS:
             self._index += 1
-            self._fail("an operator", "functions are not supported")
-        return self._column()
+            self.fail("an operator", ONLY_FUNCTIONS)
+        return self.column()
 
     @staticmethod
     def _starts_operand(token: Token) -> bool:
@@ -552,7 +608,7 @@ class _Parser:
 
     def _typed(self, token: Token, text: Token) -> Literal:
         if token.word not in TYPE_WORDS:
-            self._fail(
+            self.fail(
                 "an operator",
                 f"there is no literal {token.value} '…', only DATE, TIME, TIMESTAMP, DOUBLE and X",
             )
@@ -560,28 +616,28 @@ class _Parser:
         try:
             return Literal(typed_from_text(token.word, text.value), token.position)
         except ValueError as error:
-            raise self._error(str(error), text.position) from None
+            raise self.error(str(error), text.position) from None
 
     def _number(self, token: Token, position: int, *, negative: bool) -> Literal:
         try:
             value = number_from_text(token.value)
         except ValueError as error:
-            raise self._error(str(error), token.position) from None
+            raise self.error(str(error), token.position) from None
         if negative:
             # copy_negate: the minus operator would round to the context's precision.
             value = -value if isinstance(value, int) else value.copy_negate()
         return Literal(value, position)
 
-    def _column(self) -> Column:
+    def column(self) -> Column:
         tokens = self._tokens
         position = tokens[self._index].position
         path = [tokens[self._index].value]
         quoted = [tokens[self._index].kind == "quoted"]
         self._index += 1
-        while self._take("."):
+        while self.take("."):
             token = tokens[self._index]
             if token.kind not in ("name", "quoted"):
-                self._fail("a name after the dot")
+                self.fail("a name after the dot")
             path.append(token.value)
             quoted.append(token.kind == "quoted")
             self._index += 1
@@ -590,10 +646,10 @@ class _Parser:
 
     # Errors.
 
-    def _error(self, message: str, position: int, hint: str | None = None) -> PredicateError:
+    def error(self, message: str, position: int, hint: str | None = None) -> PredicateError:
         return PredicateError(message, text=self._text, position=position, hint=hint)
 
-    def _fail(self, expected: str, hint: str | None = None) -> NoReturn:
+    def fail(self, expected: str, hint: str | None = None) -> NoReturn:
         token = self._tokens[self._index]
         if token.kind == "end":
             found = "the end"
@@ -602,7 +658,7 @@ class _Parser:
         else:
             found = token.value if token.kind != "quoted" else f'"{token.value}"'
             found = f"{found[:37]}..." if len(found) > 40 else found
-        raise self._error(f"expected {expected}, found {found}", token.position, hint)
+        raise self.error(f"expected {expected}, found {found}", token.position, hint)
 
     def _hint_after(self) -> str | None:
         token = self._tokens[self._index]
@@ -622,4 +678,4 @@ class _Parser:
     def _check_nesting(self, nesting: int) -> None:
         if nesting > MAX_DEPTH:
             position = self._tokens[self._index].position
-            raise self._error(f"nested deeper than {MAX_DEPTH} levels", position)
+            raise self.error(f"nested deeper than {MAX_DEPTH} levels", position)

@@ -7,16 +7,15 @@ occur: any value, a null, a NaN (which is above every number, so an upper bound 
 from __future__ import annotations
 
 import enum
+import functools
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from accel.arrays import integers, mask
 from accel.format.domain import Bounds, Domain
 from accel.predicate.atoms import (
     Against,
@@ -27,6 +26,7 @@ from accel.predicate.atoms import (
     BoundColumn,
     Fixed,
     IsTrue,
+    Kernel,
     Matches,
     Negation,
     Node,
@@ -35,8 +35,8 @@ from accel.predicate.atoms import (
     Pair,
     Pattern,
     Truth,
+    column_tested,
 )
-from accel.predicate.kinds import kind_of, native
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
@@ -45,9 +45,7 @@ __all__ = [
     "Evidence",
     "IndexEvidence",
     "Verdict",
-    "constant_bounds",
     "prune",
-    "range_bounds",
 ]
 
 Values: TypeAlias = npt.NDArray[Any]
@@ -261,6 +259,8 @@ class _Units:
                 return Evidence(flags[0], flags[1], flags[2])
             case Pair():
                 return self.pair(node)
+            case Kernel():
+                return Evidence.unknown(self.n)
             case _:
                 return self.claimed(node)
 
@@ -283,10 +283,43 @@ class _Units:
         raise TypeError(f"{type(node).__name__} is no bound predicate")
 
     def fold(self, operands: tuple[Node, ...], combine: Callable[[Evidence, Evidence], Evidence]) -> Evidence:
-        result = self.node(operands[0])
-        for operand in operands[1:]:
-            result = combine(result, self.node(operand))
-        return result
+        tested = [column_tested(operand) for operand in operands]
+        twice = {
+            column
+            for column in tested
+            if column is not None and tested.count(column) > 1 and bool(self.claims(column).nan.any())
+        }
+        parts = [
+            self.node(operand)
+            for operand, column in zip(operands, tested, strict=True)
+            if column not in twice
+        ]
+        for column in twice:
+            some = [operand for operand, of in zip(operands, tested, strict=True) if of == column]
+            parts.append(self.without_and_with_nan(column, some, combine))
+        return functools.reduce(combine, parts)
+
+    def without_and_with_nan(
+        self, column: int, operands: Sequence[Node], combine: Callable[[Evidence, Evidence], Evidence]
+    ) -> Evidence:
+        """Judge several comparisons of one column for its numbers and nulls, and again for its NaN.
+
+        One that a NaN passes does not say which: `x >= 1 AND x <= 2` would hold nothing against units of
+        smaller numbers that may have a NaN, as that passes the first, and the numbers the second.
+        """
+        claims, nothing = self.claims(column), np.zeros(self.n, bool)
+        cases = []
+        try:
+            for case in (
+                replace(claims, nan=nothing),
+                replace(claims, plain=nothing, null=nothing),
+            ):
+                self._claims[column] = case
+                cases.append(functools.reduce(combine, map(self.node, operands)))
+        finally:
+            self._claims[column] = claims
+        a, b = cases
+        return Evidence(a.may_true | b.may_true, a.may_false | b.may_false, a.may_null | b.may_null)
 
     def pair(self, node: Pair) -> Evidence:
         left, right = self.bound.columns[node.left], self.bound.columns[node.right]
@@ -331,7 +364,7 @@ def _among(claims: Claims, node: Among) -> Evidence:
     may_true = claims.plain & some
     single = where_both(low & high, claims.lower, claims.upper, np.equal)
     every = single & some
-    if keys.dtype.kind in "iu" and claims.lower.dtype.kind in "iu":
+    if all(values.dtype.kind in "iu" for values in (keys, claims.lower, claims.upper)):
         # As many keys as there are integers between the bounds: every value is a key.
         width = claims.upper.astype(np.uint64) - claims.lower.astype(np.uint64)
         every |= low & high & some & (width == (inside - 1).astype(np.uint64))
@@ -461,130 +494,28 @@ def claims_of(column: BoundColumn, given: Bounds | None, *, n: int) -> Claims:
 
 def where_flagged(flags: Bools, values: Values, *, test: Callable[[Values], Any]) -> Bools:
     """Apply the test where flagged; other values are not read and give False."""
-    if bool(flags.all()):
+    flagged = np.count_nonzero(flags)
+    if flagged == len(flags):
         return np.asarray(test(values), bool)
     out = np.zeros(len(flags), bool)
-    if bool(flags.any()):
+    if flagged:
         out[flags] = np.asarray(test(values[flags]), bool)
     return out
 
 
 def where_both(flags: Bools, a: Values, b: Values, test: Callable[[Values, Values], Any]) -> Bools:
     """Apply a test of two arrays where flagged, else False."""
-    if bool(flags.all()):
+    flagged = np.count_nonzero(flags)
+    if flagged == len(flags):
         return np.asarray(test(*same_dtype(a, b)), bool)
     out = np.zeros(len(flags), bool)
-    if bool(flags.any()):
+    if flagged:
         left, right = same_dtype(a[flags], b[flags])
         out[flags] = np.asarray(test(left, right), bool)
     return out
 
 
 def same_dtype(a: Values, b: Values) -> tuple[Values, Values]:
-    """Return both arrays in a type that compares exactly: numpy would compare int64 with uint64 as doubles."""
+    """Return both arrays in a type that compares exactly: numpy would compare int64 with uint64 as
+    doubles."""
     return (a, b) if a.dtype == b.dtype else (a.astype(object), b.astype(object))
-
-
-def constant_bounds(scalar: pa.Scalar, num_values: npt.NDArray[np.int64]) -> Bounds:
-    """Return the exact bounds of units that hold a single value, as partition columns and missing columns do.
-
-    Parameters
-    ----------
-    scalar : pyarrow.Scalar
-        The value, of the column's type; null for a column of nulls.
-    num_values : array of int64
-        Rows of each unit.
-    """
-    kind = kind_of(scalar.type)
-    n = len(num_values)
-    none = np.zeros(n, np.int64)
-    if not scalar.is_valid:
-        void = np.zeros(n, _DTYPES[kind.domain])
-        absent = np.zeros(n, bool)
-        return Bounds(kind.domain, void, void, absent, absent, num_values, num_values, none)
-    while isinstance(scalar, pa.DictionaryScalar | pa.ExtensionScalar | pa.RunEndEncodedScalar):
-        scalar = scalar.value
-    plain = native(pa.repeat(scalar, 1))
-    has = np.full(n, kind.domain is not Domain.NONE)
-    nans = none
-    lower = upper = np.zeros(n, _DTYPES[kind.domain])
-    if kind.domain is Domain.BYTES:
-        lower = np.empty(n, object)
-        lower[:] = [plain[0].as_py()] * n
-        upper = lower
-    elif kind.domain is Domain.BOOLEAN:
-        lower = upper = np.full(n, bool(mask(plain)[0]))
-    elif kind.domain is not Domain.NONE:
-        value = integers(plain)[0]
-        if kind.domain is Domain.INTEGER:
-            wide = np.uint64 if isinstance(value, np.unsignedinteger) else np.int64
-            lower = upper = np.full(n, value, object if isinstance(value, int) else wide)
-        elif math.isnan(value):
-            has, nans = np.zeros(n, bool), num_values
-        else:
-            zero = value == 0
-            lower = np.full(n, -0.0 if zero else value, np.float64)
-            upper = np.full(n, 0.0 if zero else value, np.float64)
-    return Bounds(kind.domain, lower, upper, has, has, num_values, none, nans)
-
-
-_DTYPES = {
-    Domain.INTEGER: np.int64,
-    Domain.FLOAT: np.float64,
-    Domain.BYTES: object,
-    Domain.BOOLEAN: bool,
-    Domain.NONE: np.int64,
-}
-
-
-def range_bounds(
-    lower: pa.Scalar | None,
-    upper: pa.Scalar | None,
-    *,
-    kind: pa.DataType,
-    num_values: int,
-    null_count: int | None,
-    nan_count: int | None,
-) -> Bounds:
-    """Return the bounds of one unit whose values lie between two scalars, as a catalog or table gives them.
-
-    Parameters
-    ----------
-    lower, upper : pyarrow.Scalar or None
-        Inclusive bounds; None, null, NaN and a value that does not fit the column's type are no bound.
-    kind : pyarrow.DataType
-        The column's type.
-    num_values : int
-        Values of the unit, nulls included; -1 where unknown.
-    null_count, nan_count : int or None
-        None where unknown.
-    """
-    counts = np.array([num_values], np.int64)
-    domain = kind_of(kind).domain
-    low, high = _one_bound(lower, kind, counts), _one_bound(upper, kind, counts)
-    if domain is not Domain.FLOAT:
-        nans = np.zeros(1, np.int64)
-    else:
-        nans = np.array([-1 if nan_count is None else nan_count], np.int64)
-    void = np.zeros(1, _DTYPES[domain])
-    return Bounds(
-        domain,
-        void if low is None else low.lower,
-        void if high is None else high.upper,
-        np.array([low is not None]),
-        np.array([high is not None]),
-        counts,
-        np.array([-1 if null_count is None else null_count], np.int64),
-        nans,
-    )
-
-
-def _one_bound(scalar: pa.Scalar | None, kind: pa.DataType, counts: npt.NDArray[np.int64]) -> Bounds | None:
-    if scalar is None or not scalar.is_valid:
-        return None
-    try:
-        exact = scalar if scalar.type.equals(kind) else scalar.cast(kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return None
-    found = constant_bounds(exact, counts)
-    return found if bool(found.has_lower[0]) else None

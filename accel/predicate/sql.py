@@ -22,10 +22,12 @@ from accel.predicate.expr import (
     IsNull,
     Like,
     Not,
+    Opaque,
     Operand,
     Or,
     Ticks,
     Value,
+    quoted_name,
 )
 from accel.predicate.literal import TYPE_WORDS, literal_value, text_from_moment
 
@@ -50,9 +52,9 @@ def to_sql(expr: Expr, *, max_values: int | None = None) -> str:
     Returns
     -------
     str
-        Text that `parse` turns into an equal tree, if nothing was shortened and the tree is as the parser
-        makes it: no AND directly within an AND, no OR within an OR, no comparison of two literals, and
-        lists of literals instead of arrays.
+        Text that `parse` turns into an equal tree, if nothing was shortened, no condition is Arrow's and the
+        tree is as the parser makes it: no AND directly within an AND, no OR within an OR, no comparison of
+        two literals, and lists of literals instead of arrays.
     """
     out: list[str] = []
     stack: list[Expr | str] = [expr]
@@ -89,7 +91,8 @@ def _condition(node: Expr, negation: str, max_values: int | None) -> str:
         case Compare(op, left, right):
             return f"{_operand(left)} {op.value} {_operand(right)}"
         case InList(column, values):
-            return f"{name_sql(column)} {negation}IN ({_texts(map(literal_sql, values), len(values), max_values)})"
+            shown = _texts(map(literal_sql, values), len(values), max_values)
+            return f"{name_sql(column)} {negation}IN ({shown})"
         case InArray(column, array):
             return f"{name_sql(column)} {negation}IN ({_texts(map(_key, array), len(array), max_values)})"
         case Like(column, pattern, ignore_case):
@@ -97,6 +100,10 @@ def _condition(node: Expr, negation: str, max_values: int | None) -> str:
             return f"{name_sql(column)} {negation}{word} {literal_sql(pattern)}"
         case IsNull(column):
             return f"{name_sql(column)} IS {negation}NULL"
+        case Opaque(expression):
+            from accel.predicate.arrow_expression import shown_expression
+
+            return f"{negation}{{{shown_expression(expression)}}}"
         case Constant(value):
             return literal_sql(value)
         case _:
@@ -104,7 +111,8 @@ def _condition(node: Expr, negation: str, max_values: int | None) -> str:
 
 
 def _key(scalar: Any) -> str:
-    """Render a key of an Arrow array as a literal, or (years outside 0001 to 9999, durations) as its ticks and type."""
+    """Render a key of an Arrow array as a literal, or (years outside 0001 to 9999, durations) as its ticks
+    and type."""
     try:
         return literal_sql(literal_value(scalar))
     except PredicateError:
@@ -123,23 +131,19 @@ def _operand(operand: Operand) -> str:
 
 
 def name_sql(column: Column) -> str:
-    """Render a column's name, quoted where needed: an unquoted name may be part of a name with a dot in it."""
-    names = [name if _is_plain(name) else _quoted(name) for name in column.path]
+    """Render a column's name, quoted where needed: an unquoted name may be part of a name with a dot in
+    it."""
+    names = [name if _is_plain(name) else quoted_name(name) for name in column.path]
     at = column.head
     if at < len(names) and names[at] == column.path[at]:
         # Quote one of the names beside the first dot that can only separate a path.
         at = 0 if at == 1 else at
-        names[at] = _quoted(column.path[at])
+        names[at] = quoted_name(column.path[at])
     return ".".join(names)
 
 
 def _is_plain(name: str) -> bool:
     return _PLAIN.fullmatch(name) is not None and name.upper() not in _WORDS
-
-
-def _quoted(name: str) -> str:
-    doubled = name.replace('"', '""')
-    return f'"{doubled}"'
 
 
 def literal_sql(value: Value) -> str:

@@ -1,9 +1,10 @@
-"""The forms that `where` takes, converted to the expression tree: text, filter lists, `col()` expressions, trees."""
+"""The forms that `where` takes, converted to the expression tree: text, filter lists, `col()` expressions,
+trees."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from accel.errors import PredicateError
 from accel.predicate.column import Condition
@@ -20,6 +21,7 @@ from accel.predicate.expr import (
     Like,
     Literal,
     Not,
+    Opaque,
     Or,
     column_of,
     depth_of,
@@ -29,16 +31,20 @@ from accel.predicate.in_list import member_of
 from accel.predicate.literal import literal_value, shown
 from accel.predicate.parser import COMPARISONS, parse
 
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
 __all__ = [
     "Where",
     "from_dnf",
     "to_expr",
 ]
 
-Where: TypeAlias = "str | list[Any] | tuple[Any, ...] | Condition | Expr | None"
-"""The forms of `where=`: text, pyarrow's filter lists, `accel.col(...)` expressions, a tree, or None."""
+Where: TypeAlias = "str | list[Any] | tuple[Any, ...] | Condition | Expr | pc.Expression | None"
+"""The forms of `where=`: text, pyarrow's filter lists, expressions of `accel.col` or `pyarrow.compute`, a
+tree, or None."""
 
-_NODES = (And, Column, Compare, Constant, InArray, InList, IsNull, Like, Not, Or)
+_NODES = (And, Column, Compare, Constant, InArray, InList, IsNull, Like, Not, Opaque, Or)
 
 
 def to_expr(where: Where) -> Expr | None:
@@ -53,11 +59,15 @@ def to_expr(where: Where) -> Expr | None:
         return parse(where)
     if isinstance(where, list | tuple):
         return from_dnf(where)
+    if type(where).__module__ == "pyarrow._compute" and type(where).__name__ == "Expression":
+        from accel.predicate.arrow_expression import from_arrow
+
+        return from_arrow(where)
     expr = where.expr if isinstance(where, Condition) else where
     if not isinstance(expr, _NODES):
         kind = f"{type(expr).__module__}.{type(expr).__name__}".removeprefix("builtins.")
         hint = "give text, a list of (name, op, value), or accel.col(name) compared with something"
-        if kind.startswith(("pyarrow.", "polars.", "pyspark.")):
+        if kind.startswith(("polars.", "pyspark.")):
             hint = f"another library's expression cannot be looked into; {hint}"
         raise PredicateError(f"a {kind} is no predicate", hint=hint)
     if depth_of(expr) > MAX_DEPTH:
@@ -90,7 +100,7 @@ def from_dnf(filters: Sequence[Any]) -> Expr:
     if not isinstance(filters, list | tuple) or not filters:
         raise PredicateError(
             "a filter list is empty" if filters in ([], ()) else "a filter list is a list of terms",
-            hint='write [("column", ">", 1)]; pass None to keep every row',
+            hint='write [("column", ">", 1)]; leave out `where=` to keep every row',
         )
     if all(not isinstance(item, list | tuple) for item in filters) and not _has_operator(filters):
         raise PredicateError(

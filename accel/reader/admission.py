@@ -19,10 +19,11 @@ __all__ = [
 ]
 
 Priority: TypeAlias = tuple[int, ...]
-"""Priority of a piece: (file number, piece number), and of a part of one (file number, piece number, part number).
-Lower goes first."""
+"""Priority of a piece: (file number, piece number), and of a part of one (file number, piece number, part
+number). Lower goes first."""
 
-# The least part of a full-size piece that a piece counts as. A small one counts twice, because it is decoded no faster.
+# The least part of a full-size piece that a piece counts as. A small one counts twice, because it is decoded
+# no faster.
 _LEAST_PART = 1 / 16
 _SMALL_PART = 1 / 4
 
@@ -35,7 +36,8 @@ def part_of(weight: float, full: float) -> float:
 
 @dataclass(slots=True)
 class Admission:
-    """Bounds the pieces in memory at once, by bytes and by number. The piece that comes next is always admitted."""
+    """Bounds the pieces in memory at once, by bytes and by number. The piece that comes next is always
+    admitted."""
 
     limit_bytes: int
     limit_pieces: float
@@ -50,7 +52,10 @@ class Admission:
         if nbytes > self.limit_bytes:
             raise MemoryLimitError(
                 f"a piece that cannot be cut takes about {nbytes} bytes, the limit is {self.limit_bytes}",
-                hint="raise options.memory_limit, select fewer columns, or write smaller row groups or a page index",
+                hint=(
+                    "raise `options.memory_limit`, select fewer columns, or write smaller row groups or a "
+                    "page index"
+                ),
             )
         if not self._waiting and self._fits(order, nbytes, part):
             self._hold(order, nbytes, part)

@@ -3,41 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import enum
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
-import pyarrow as pa
-
 from accel.cache.cache import Cache
 from accel.cache.cache_key import CacheKey, Entry, file_key
 from accel.cache.freshness import MetadataFreshness, recorded
-from accel.decode.arrow import arrow_schema, holds_instants, shared_schema
+from accel.decode.arrow import arrow_schema, shared_schema
 from accel.errors import AccelError, ObjectChangedError
 from accel.metrics import Metrics
-from accel.options import Int96Unit, Options
-from accel.planning.file_entry import FileEntry
+from accel.options import Options
+from accel.planning.file_entry import FileEntry, FileFacts
 from accel.planning.handle import FileHandle
 from accel.planning.opening import LEAST_TAIL, first_tail_bytes, open_file
-from accel.planning.projection import zoned_schema
 from accel.planning.read_request import ReadRequest, Steps, Tail, TailRequest
 from accel.ranges import Kind, ObjectId, ReadKey, Stash
+from accel.reader.file_schemas import FileSchemas
 from accel.reader.shared_pages import cache_dictionary, cached_dictionary, dictionary_key
+from accel.reader.tails import KeptTails, Tails, given_tail
+from accel.runtime.tasks import breathe
 from accel.store.client import Client
-from accel.store.fetch import same_etag
+from accel.store.clients import Clients
 from accel.store.location import LOCAL_ROOT
-from accel.store.range_store import is_weak
-from accel.store.tasks import breathe
+from accel.versions import FileVersion
 
 __all__ = [
     "Opener",
     "TailHints",
-    "Tails",
-    "given_tail",
 ]
 
 _ENOUGH: Final = 16
@@ -45,8 +40,13 @@ _ENOUGH: Final = 16
 _LEAST_LEAN: Final = 4 << 10
 """Bytes; a shorter response does not arrive earlier."""
 _WHOLE: Final = 32 << 10
-"""Bytes of a file that is read whole, so that neither this scan nor a later one sends another request for its data."""
-_ABREAST: Final = 8 << 20
+"""Bytes of a file that is read whole, so that neither this scan nor a later one sends another request for its
+data."""
+_LEAST_READ: Final = 8
+"""Bytes of the shortest first read."""
+_BEFORE_FOOTERS: Final = "before footers"
+"""Names what is learned of files whose footers have known lengths."""
+_CONCURRENT_BYTES: Final = 8 << 20
 """Bytes that the first reads of all files opened at the same time may fetch by the default rule."""
 
 
@@ -65,9 +65,9 @@ class _Met:
 class TailHints:
     """Chooses the lengths of first reads for one scan; what it learns stays in the cache, by prefix.
 
-    The default rule is for files about which nothing has been learned. With thousands of files it would fetch gigabytes.
-    So files that are opened at the same time share a bound, and after some files the others are read by what these took,
-    plus a quarter.
+    The default rule is for files about which nothing has been learned. With thousands of files it would fetch
+    gigabytes. So files that are opened at the same time share a bound, and after some files the others are
+    read by what these took, plus a quarter.
 
     `Options.tail_hint` replaces all of this; `Options.max_tail_hint` bounds what is learned.
     """
@@ -80,13 +80,18 @@ class TailHints:
         self._met: dict[str, _Met] = {}
         """By store."""
 
-    def of(self, client: Client, file: FileEntry, *, abreast: int = 1) -> int:
-        """Return how many bytes of the end of a file to read first, of `abreast` files opened at the same time."""
+    def of(self, client: Client, file: FileEntry, *, concurrent: int = 1) -> int:
+        """Return how many bytes of the end of a file to read first, of `concurrent` files opened at the same
+        time."""
+        if file.footer_bytes is not None and self._options.tail_hint is None:
+            before = self._cache.get(_key(client, file, _BEFORE_FOOTERS))
+            known = file.footer_bytes + (before if isinstance(before, int) else 0)
+            return _by_source(file, known, self._options)
         usual, met = self._usual(client, file), self._met.get(client.token)
         if self._options.tail_hint is not None:
             return usual
         if met is None or met.files < _ENOUGH:
-            return min(usual, max(_WHOLE, _ABREAST // abreast))
+            return min(usual, max(_WHOLE, _CONCURRENT_BYTES // concurrent))
         lean = max(_LEAST_LEAN, met.took * 5 // 4)
         size = met.least_size if file.size is None else file.size
         return min(usual, lean if size > _WHOLE else max(_WHOLE, lean))
@@ -107,6 +112,9 @@ class TailHints:
 
     def learn(self, client: Client, file: FileEntry, handle: FileHandle, first_read: int) -> None:
         """Note how many bytes of its end a file needed; `first_read` is the number that was read first."""
+        if file.footer_bytes is not None:
+            self._learn_before(client, file, handle)
+            return
         size = handle.id.size
         met = self._met.get(client.token)
         if met is None:
@@ -134,24 +142,29 @@ class TailHints:
         if better:
             self._cache.put(key, took, 256)
 
+    def _learn_before(self, client: Client, file: FileEntry, handle: FileHandle) -> None:
+        """Note how many bytes before its footer, which the source knows, a file needed: page indexes, and
+        what accel has embedded. Most tables have none."""
+        more = (handle.suggested_tail_bytes() - (file.footer_bytes or 0)) * 5 // 4
+        key = _key(client, file, _BEFORE_FOOTERS)
+        learned = self._cache.get(key)
+        if more > (learned if isinstance(learned, int) else 0):
+            self._cache.put(key, min(more, self._options.max_tail_hint), 256)
 
-def _key(client: Client, file: FileEntry) -> CacheKey:
+
+def _by_source(file: FileEntry, footer_bytes: int, options: Options) -> int:
+    """Return how many bytes of the end of a file to read first, where its source knows the footer."""
+    if file.size is not None and file.size <= _WHOLE:
+        return file.size
+    return max(_LEAST_READ, min(footer_bytes, options.max_tail_hint))
+
+
+def _key(client: Client, file: FileEntry, place: str | None = None) -> CacheKey:
     folder = file.path.partition("?")[0].rpartition("/")[0]
-    return CacheKey(client.token, folder, None, Entry.TAIL_HINT)
+    return CacheKey(client.token, folder, None, Entry.TAIL_HINT, place)
 
 
 T = TypeVar("T")
-_TAILS_SHARE = 4
-"""Tails that tasks read from may take 1/_TAILS_SHARE of `memory_limit`."""
-
-
-class Tails(enum.Enum):
-    """What to do with data that the first read of a file fetches along with the footer."""
-
-    DROP = "drop"
-    """The tasks may run elsewhere or much later, so the data is dropped."""
-    SERVE = "serve"
-    """The tasks of the same run read from it."""
 
 
 class Opener:
@@ -159,40 +172,36 @@ class Opener:
 
     def __init__(
         self,
-        client_for: Callable[[str], Client],
+        clients: Clients[Client],
         *,
         cache: Cache,
         options: Options,
         metrics: Metrics,
         tails: Tails = Tails.DROP,
     ) -> None:
-        self._client_for = client_for
+        self._clients = clients
         self._cache = cache
         self.freshness = MetadataFreshness(cache, metrics)
         """The cached metadata of files, and whether it is current."""
-        self._hints = TailHints(cache, options)
+        self.hints = TailHints(cache, options)
         self._opening = 0
         """Files that are being opened one by one."""
         self._forgotten: set[tuple[str, str]] = set()
         """Files that have changed: what their source has of them is of another version."""
         self.options = options
-        nanos = options.int96_unit in (Int96Unit.AUTO, Int96Unit.NS)
-        self.int96_unit = Int96Unit.NS if nanos else Int96Unit.US
-        """The unit that INT96 timestamps are read to."""
+        self.schemas = FileSchemas(options)
+        """The schemas that the scan reads files with."""
         self.metrics = metrics
-        self._tails: dict[tuple[str, str], tuple[ObjectId, int, memoryview]] | None = (
-            {} if tails is Tails.SERVE else None
-        )
-        self._dropped: dict[tuple[str, str], tuple[ObjectId, int]] = {}
-        """Where the dropped tails start."""
+        self.tails = KeptTails(tails, options.memory_limit)
+        """What the first reads fetched along with the footers."""
 
     async def open(self, file: FileEntry) -> tuple[FileHandle, int]:
         """Return the handle of a file's current version, and the round trips that it took.
 
-        A cached one is used while it is younger than the cache's `max_age`, or if a listing has just shown the same etag;
-        else one conditional request revalidates it.
+        A cached one is used while it is younger than the cache's `max_age`, or if a listing has just shown
+        the same etag; else one conditional request revalidates it.
         """
-        client = self._client_for(file.root)
+        client = self._clients.client(file.root)
         key = file_key(client.token, file.path)
         now = time.monotonic()
         while True:
@@ -218,31 +227,16 @@ class Opener:
                 continue  # the load that this one waited for was given up
             if trips:
                 return handle, trips[0]
-            # The handle comes from a load that began earlier, and a listing may have shown a newer version since.
+            # The handle comes from a load that began earlier, and a listing may have shown a newer version
+            # since.
             if self.freshness.is_usable(client, handle, file=file, now=now):
                 self.metrics.add("metadata_misses")
                 return handle, 0 if given_tail(file) is not None else 1
 
-    def schema_of(self, handle: FileHandle) -> pa.Schema:
-        """Return the Arrow schema that this scan reads a file with."""
-        shared = handle.shared
-        if self.int96_unit == Int96Unit.NS or not holds_instants(shared.schema):
-            return handle.arrow_schema
-        return arrow_schema(shared.schema, shared.key_value, int96_unit=self.int96_unit)
-
-    def data_set_schema(self, handle: FileHandle) -> pa.Schema:
-        """Return the Arrow schema of the scan's rows, if this file settles it.
-
-        It is that of the file, but for INT96: files are read without a zone, and the rows may get one.
-        """
-        schema = self.schema_of(handle)
-        if self.options.int96_unit != Int96Unit.US_UTC:
-            return schema
-        return zoned_schema(handle.shared.schema, schema) or schema
-
-    def at_hand(self, file: FileEntry, now: float) -> FileHandle | None:
-        """Return the cached handle of a file that may be used at `now` (monotonic clock) without a request, or None."""
-        client = self._client_for(file.root)
+    def cached_handle(self, file: FileEntry, now: float) -> FileHandle | None:
+        """Return the cached handle of a file that may be used at `now` (monotonic clock) without a request,
+        or None."""
+        client = self._clients.client(file.root)
         handle = self._cache.get(file_key(client.token, file.path))
         if not isinstance(handle, FileHandle) or not self.freshness.is_usable(
             client, handle, file=file, now=now
@@ -255,32 +249,36 @@ class Opener:
 
         The source may have seen any version, so the handle is revalidated unless a listing shows its etag.
         """
-        key = file_key(self._client_for(file.root).token, file.path)
+        key = file_key(self._clients.client(file.root).token, file.path)
         cached = self._cache.get(key)
-        listed = file.etag is not None and handle.etag is not None and same_etag(file.etag, handle.etag)
+        listed = file.version.is_same(handle.version)
         if cached is None or (listed and isinstance(cached, FileHandle) and cached.etag != handle.etag):
             handle.checked_at = handle.checked_at or -math.inf
             self._cache.put(key, handle, handle.nbytes)
 
+    def facts_of(self, file: FileEntry) -> FileFacts | None:
+        """Return what the source has of a file, unless that has turned out to be of another version."""
+        return None if (file.root, file.path) in self._forgotten else file.facts
+
     def grow_tail(self, file: FileEntry, handle: FileHandle) -> None:
         """Add to a handle the bytes before its tail that the source has of the same version of the file."""
         given = given_tail(file)
-        if given is None or given.etag is None or handle.etag is None:
+        if given is None or not handle.version.is_same(FileVersion(given.size, given.etag)):
             return
-        current = given.size == handle.size and same_etag(given.etag, handle.etag)
-        if current and given.start < handle.tail_start:
+        if given.start < handle.tail_start:
             handle.grow_tail(given.data[: handle.tail_start - given.start])
-            key = file_key(self._client_for(file.root).token, file.path)
+            key = file_key(self._clients.client(file.root).token, file.path)
             self._cache.reweigh(key, handle, handle.weigh())
 
     def stands(self, client: Client, handle: FileHandle, *, moment: float) -> bool:
-        """Return whether a cached handle was of the current version at a moment: see `MetadataFreshness.was_current`."""
+        """Return whether a cached handle was of the current version at a moment: see
+        `MetadataFreshness.was_current`."""
         return self.freshness.was_current(client, handle, moment)
 
     # -- one by one ------------------------------------------------------------------------------
 
     async def _load(self, client: Client, file: FileEntry) -> tuple[FileHandle, int]:
-        hint = self._hints.of(client, file)
+        hint = self.hints.of(client, file)
         steps = partial(self.steps, file, hint)
         seen: list[Stash | Tail] = []
         recalled = await self.recall(client, file)
@@ -302,7 +300,7 @@ class Opener:
             handle.checked_at = started
             await self.freshness.store(client, handle, seen)
             self.metrics.add("metadata_misses")
-        self._hints.learn(client, file, handle, hint)
+        self.hints.learn(client, file, handle, hint)
         return handle, trips
 
     def steps(self, file: FileEntry, hint: int) -> Steps[FileHandle]:
@@ -315,10 +313,6 @@ class Opener:
             shared=shared_schema,
         )
 
-    def hint(self, client: Client, file: FileEntry, *, abreast: int) -> int:
-        """Return how many bytes of the end of a file to read first: see `TailHints.of`."""
-        return self._hints.of(client, file, abreast=abreast)
-
     async def drive(self, steps: Steps[T], client: Client, path: str, pin: ObjectId | None) -> tuple[T, int]:
         """Answer the requests of steps from the network; return their result, and the round trips."""
         trips = 0
@@ -326,8 +320,8 @@ class Opener:
             request = next(steps)
             if isinstance(request, TailRequest):
                 tail = await self._read_tail(client, path, request.length, pin)
-                self._keep_tail(client, path, tail, self._opening)
-                trips = 1 if pin is not None or client.suffixes else 2  # the first one asked for the size
+                self.tails.keep(client, path, tail, among=self._opening)
+                trips = 1 if pin is not None or client.suffixes else 2  # the first one requested the size
                 pin = ObjectId(path, tail.size, tail.etag)
                 # Footers that arrive together are parsed with pauses between them.
                 await breathe()
@@ -347,7 +341,8 @@ class Opener:
         tail: Tail,
         seen: list[Stash | Tail],
     ) -> tuple[T, int]:
-        """Continue steps that have received the file's tail and request more; the tail's round trip is not counted."""
+        """Continue steps that have received the file's tail and request more; the tail's round trip is not
+        counted."""
         pin = ObjectId(path, tail.size, tail.etag)
         return await self._answer_all(steps, request, client, path, pin, seen)
 
@@ -385,9 +380,10 @@ class Opener:
     def begin(self, file: FileEntry) -> tuple[Client, asyncio.Future[FileHandle | None]] | None:
         """Announce that a file is about to be opened; None if it is cached or being opened already.
 
-        Others that want the file wait for the future, which gives its handle, or None where they have to open it.
+        Others that want the file wait for the future, which gives its handle, or None where they have to open
+        it.
         """
-        client = self._client_for(file.root)
+        client = self._clients.client(file.root)
         key = file_key(client.token, file.path)
         if self._cache.get(key) is not None:
             return None
@@ -398,15 +394,11 @@ class Opener:
         """End what `begin` announced, with a handle, or with None where others have to open the file."""
         self._cache.single_flight.land(flight, value=handle)
 
-    def keeps(self, client: Client) -> bool:
-        """Return whether metadata of a store's files is cached on disk, or shared."""
-        return self.freshness.stores(client)
-
     async def recall(self, client: Client, file: FileEntry) -> tuple[FileHandle, int] | None:
-        """Return the handle of a file from usable metadata that its source, the disk or the shared cache has, and the round
-        trips of its revalidation."""
-        steps = partial(self.steps, file, self._hints.of(client, file))
-        tail = None if (file.root, file.path) in self._forgotten else given_tail(file)
+        """Return the handle of a file from usable metadata that its source, the disk or the shared cache has,
+        and the round trips of its revalidation."""
+        steps = partial(self.steps, file, self.hints.of(client, file))
+        tail = None if self.facts_of(file) is None else given_tail(file)
         if tail is not None:
             handle = _reopen(steps(), tail)
             if (
@@ -417,16 +409,12 @@ class Opener:
         return await self.freshness.load(client, file, steps)
 
     async def recall_tail(self, client: Client, file: FileEntry) -> tuple[Tail, float] | None:
-        """Return the end of a file as its source, the disk or the shared cache has it, and when that was checked (monotonic
-        clock); None where none has it of the version that was listed."""
-        tail = None if (file.root, file.path) in self._forgotten else given_tail(file)
+        """Return the end of a file as its source, the disk or the shared cache has it, and when that was
+        checked (monotonic clock); None where none has it of the version that was listed."""
+        tail = None if self.facts_of(file) is None else given_tail(file)
         if tail is not None:
             return tail, self.freshness.listed_at
         return await self.freshness.find_tail(client, file)
-
-    async def keep(self, client: Client, handle: FileHandle, seen: list[Stash | Tail]) -> None:
-        """Store the bytes that a file was opened from on disk and in the shared cache, as far as there are any."""
-        await self.freshness.store(client, handle, seen)
 
     async def fetch_tail(self, client: Client, file: FileEntry, *, hint: int) -> Tail:
         """Read the last `hint` bytes of a file."""
@@ -437,13 +425,8 @@ class Opener:
 
     def adopt(self, client: Client, file: FileEntry, *, handle: FileHandle, hint: int) -> None:
         """Cache the handle of a file that was opened by a first read of `hint` bytes."""
-        self._hints.learn(client, file, handle, hint)
+        self.hints.learn(client, file, handle, hint)
         self._cache.put(file_key(client.token, file.path), handle, handle.nbytes)
-
-    def keep_tail(self, client: Client, file: FileEntry, tail: Stash | Tail, *, among: int) -> None:
-        """Let tasks read from the tail of a file, where memory allows that for `among` files."""
-        if isinstance(tail, Tail):
-            self._keep_tail(client, file.path, tail, among)
 
     def named(self, error: Exception, file: FileEntry) -> Exception:
         """Return the error with the file's name in it, as the user gave it."""
@@ -470,51 +453,14 @@ class Opener:
                 cache_dictionary(self._cache, keys[want.key], bytes(stash[want.key]))
         return {**stash, **cached}, 1
 
-    def _keep_tail(self, client: Client, path: str, tail: Tail, among: int) -> None:
-        if tail.etag is None:
-            return
-        if self._tails is None:
-            self._dropped[client.token, path] = ObjectId(path, tail.size, tail.etag), tail.start
-            return
-        if len(tail.data) * among <= self.options.memory_limit // _TAILS_SHARE:
-            pin = ObjectId(path, tail.size, tail.etag)
-            self._tails[client.token, path] = (pin, tail.start, tail.data)
-
-    def take_tail(self, client: Client, handle: FileHandle) -> tuple[int, memoryview] | None:
-        """Return the data that the first read of this version fetched, and where it starts; it is handed out once."""
-        found = self._tails.pop((client.token, handle.id.path), None) if self._tails is not None else None
-        # Another scan may have loaded the handle, of another version than the tail.
-        return found[1:] if found is not None and found[0] == handle.id else None
-
-    def dropped_from(self, client: Client, file: ObjectId) -> int | None:
-        """Return where the dropped tail of a version starts; None where there is none."""
-        found = self._dropped.get((client.token, file.path))
-        return found[1] if found is not None and found[0] == file else None
-
     def forget(self, root: str, path: str) -> None:
         """Drop the cached metadata of a file that has changed, and use no more what its source has of it."""
         self._forgotten.add((root, path))
-        self.freshness.forget(self._client_for(root), path)
-
-
-def given_tail(file: FileEntry) -> Tail | None:
-    """The end of a file as its source has it; None where that is of another version than the entry, or not certain to be of
-    the same."""
-    facts, etag = file.facts, file.etag
-    if facts is None or facts.tail is None or etag is None or facts.etag is None or is_weak(etag):
-        return None
-    if (
-        facts.size is None
-        or file.size != facts.size
-        or not same_etag(etag, facts.etag)
-        or len(facts.tail) > facts.size
-    ):
-        return None
-    return Tail(memoryview(facts.tail), facts.size - len(facts.tail), facts.size, etag)
+        self.freshness.forget(self._clients.client(root), path)
 
 
 def _reopen(steps: Steps[FileHandle], tail: Tail) -> FileHandle | None:
-    """The handle that a given tail makes; None where it does not make one, and the file itself has to be asked."""
+    """Return the handle that a given tail makes; None where it makes none, and the file has to be read."""
     try:
         next(steps)
         steps.send(tail)

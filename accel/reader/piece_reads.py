@@ -18,11 +18,12 @@ from accel.planning.two_phase import at_once, cut_output, cut_task, filter_phase
 from accel.ranges import ReadKey, Want
 from accel.reader.reader import Reader
 from accel.reader.task_reads import PieceRead, TaskReads
+from accel.runtime.tasks import breathe
 from accel.store.gate import Slot
-from accel.store.tasks import breathe
 
 if TYPE_CHECKING:
     from accel.decode.chunks import LeafBytes
+    from accel.decode.stack import StackKind
 
 __all__ = [
     "Neighbour",
@@ -77,12 +78,12 @@ async def decode_read(
 ) -> tuple[list[pa.RecordBatch], int]:
     """Decode the fetched bytes of a piece; return its batches and the round trips."""
     piece = read.piece
-    doubtful = piece.rows.count - piece.sure.count
-    found: list[RowSelection] | None = [] if doubtful and reads.remembers else None
-    batches, read = await _decoded(reads, read, partial(reader.decode, task, found=found), permit)
+    together = await reader.decode_alike(task, read, permit)
+    if together is not None:
+        batches = together
+    else:
+        batches, read = await _decoded(reads, read, partial(reader.decode, task), permit)
     _see(reader, piece, sum(batch.num_rows for batch in batches))
-    if found:
-        reads.remember(piece.rows, sure=piece.sure, matched=found[-1])
     return batches, read.round_trips
 
 
@@ -95,18 +96,18 @@ async def filter_piece(
     size: PieceSize,
     permit: Slot | None = None,
 ) -> tuple[PieceRead, list[Piece]]:
-    """Read the first phase of a piece; return those of its pages that the result needs, and the pieces left to read."""
+    """Read the first phase of a piece; return those of its pages that the result needs, and the pieces left
+    to read."""
     first = await reads.fetch(filter_phase(piece))
     rows, first = await _decoded(reads, first, partial(reader.match, task), permit)
     _see(reader, piece, rows.count)
-    reads.remember(piece.rows, sure=piece.sure, matched=rows)
     reader.metrics.add("late_pieces")
     cached = {
         part.reads.leaf: first.leaves[part.reads.leaf]
         for part in first.piece.leaves
         if part.reads.for_output and rows
     }
-    rest = output_phase(piece, rows, at_hand=reads.carried.claim) if rows else None
+    rest = output_phase(piece, rows, is_carried=reads.carried.claim) if rows else None
     reads.carried.pass_by(piece.stop)
     parts: list[Piece] = []
     if rest is not None:
@@ -126,7 +127,8 @@ async def finish_piece(
     part: Piece,
     permit: Slot | None = None,
 ) -> tuple[list[pa.RecordBatch], int]:
-    """Read the second phase of a piece, or a part of it; return its batches and the round trips of both phases."""
+    """Read the second phase of a piece, or a part of it; return its batches and the round trips of both
+    phases."""
     rest = await reads.fetch(part)
     whole = _join_phases(first, rest, part.rows)
     batches, read = await _decoded(reads, whole, partial(reader.decode, task), permit)
@@ -142,24 +144,23 @@ async def narrow_task(reader: Reader, task: ScanTask, *, reads: TaskReads, size:
     filters = replace(task, reads=tuple(leaf for leaf in task.reads if leaf.for_filter))
     located = await reads.over(filters).fetch_chunks()
     steps = reads.over(located)
-    pieces = cut_pieces(located.reads, task.rows, sure=task.sure, num_rows=task.num_rows, size=size)
+    pieces = cut_pieces(located.reads, task.rows, certain=task.certain, num_rows=task.num_rows, size=size)
     steps.expect(pieces)
     rows = RowSelection.none()
     for piece in pieces:
         matched, _ = await _decoded(steps, await steps.fetch(piece), partial(reader.match, located))
         rows = rows.union(matched)
     _see(reader, task, rows.count)
-    reads.remember(task.rows, sure=task.sure, matched=rows)
     reader.metrics.add("late_pieces")
     paged = {leaf.leaf: leaf for leaf in located.reads}
     left = [paged.get(leaf.leaf, leaf) for leaf in task.reads if leaf.for_output]
-    return replace(located, rows=rows, sure=rows, reads=tuple(leaf.narrow(rows) for leaf in left))
+    return replace(located, rows=rows, certain=rows, reads=tuple(leaf.narrow(rows) for leaf in left))
 
 
 def _see(reader: Reader, read: Piece | ScanTask, matched: int) -> None:
     """Count the rows that match, for the forecasts of later tasks."""
-    sure = read.sure.count
-    reader.seen.add(tested=read.rows.count - sure, matched=matched - sure)
+    certain = read.certain.count
+    reader.seen.add(tested=read.rows.count - certain, matched=matched - certain)
 
 
 async def _decoded(
@@ -193,9 +194,15 @@ def _join_phases(first: PieceRead, rest: PieceRead, rows: RowSelection) -> Piece
     return PieceRead(piece, leaves, rest.round_trips)
 
 
-# Row groups below which they are decoded one by one: pyarrow's reader would use memory that a fresh process has not
-# touched yet.
+# Row groups below which they are decoded one by one: pyarrow's reader would use memory that a fresh process
+# has not touched yet.
 _LEAST = 4
+# Bytes of pages that are decoded together at most, so that each thread has some.
+_DECODED_TOGETHER = 2 << 20
+# Row groups of one piece at most: to begin more at once holds an event loop up for milliseconds.
+_MOST_TOGETHER = 64
+# The part of the memory limit that one piece of several row groups may take, as others are read beside it.
+_LEAST_PIECES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +212,8 @@ class Neighbour:
     task: ScanTask
     reads: TaskReads
     piece: Piece
+    kind: StackKind | None
+    """The pieces that it may be decoded with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,49 +221,105 @@ class Neighbours:
     """Tasks of neighbouring row groups that are read as one piece."""
 
     each: Sequence[Neighbour]
+    held_bytes: int
+    """The sum of `Piece.held_bytes`."""
+    weight: float
+    """The sum of `Piece.weight`."""
+    certain_rows: int
+    """The number of rows that match without a filter."""
+    kind: StackKind | None
+    """The kind that all of them share, or None."""
 
-    @property
-    def held_bytes(self) -> int:
-        """The sum of `Piece.held_bytes`."""
-        return sum(one.piece.held_bytes for one in self.each)
+    @classmethod
+    def of(cls, each: Sequence[Neighbour]) -> Neighbours:
+        """Return these tasks with their sums."""
+        kind = each[0].kind
+        return cls(
+            each,
+            held_bytes=sum(one.piece.held_bytes for one in each),
+            weight=sum(one.piece.weight for one in each),
+            certain_rows=sum(one.task.certain.count for one in each),
+            kind=kind if all(one.kind == kind for one in each) else None,
+        )
 
-    @property
-    def weight(self) -> float:
-        """The sum of `Piece.weight`."""
-        return sum(one.piece.weight for one in self.each)
-
-    @property
-    def sure_rows(self) -> int:
-        """The number of rows that match without a filter."""
-        return sum(one.task.sure.count for one in self.each)
+    def and_then(self, other: Neighbours) -> Neighbours:
+        """Return these tasks and others of the same kind."""
+        return Neighbours(
+            [*self.each, *other.each],
+            held_bytes=self.held_bytes + other.held_bytes,
+            weight=self.weight + other.weight,
+            certain_rows=self.certain_rows + other.certain_rows,
+            kind=self.kind,
+        )
 
 
 def join_neighbours(
-    reader: Reader, tasks: Sequence[ScanTask], *, abreast: int, size: PieceSize
+    reader: Reader, tasks: Sequence[ScanTask], *, concurrent: int, size: PieceSize
 ) -> Iterator[Neighbours | ScanTask]:
-    """Yield the tasks of one file in order, joining those of small neighbouring row groups."""
+    """Yield the tasks of one file in order, joining those of small neighbouring row groups: what one request
+    brings, and several of these if they are decoded together."""
+    begun: Neighbours | None = None
     for some in adjacent_tasks(tasks):
-        joined = _joined(reader, some, abreast=abreast, size=size)
+        joined = None
+        if len(some) > 1 or (len(tasks) >= _LEAST and _is_small(some[0])):
+            joined = _joined(reader, some, concurrent=concurrent, size=size)
+        if begun is not None:
+            both = None if joined is None else _both(reader, begun, joined, size=size)
+            if both is not None:
+                begun = both
+                continue
+            yield _unless_alone(begun)
+            begun = None
         if joined is None:
             yield from some
+        elif joined.kind is None:
+            yield _unless_alone(joined)
         else:
-            yield joined
+            begun = joined
+    if begun is not None:
+        yield _unless_alone(begun)
 
 
-def _joined(reader: Reader, tasks: Sequence[ScanTask], *, abreast: int, size: PieceSize) -> Neighbours | None:
-    """Join tasks; None if one takes two phases or several pieces, or all together are larger than a piece."""
-    if len(tasks) == 1:
+def _is_small(task: ScanTask) -> bool:
+    """Return whether a task reads whole chunks, so few bytes that another one fits beside it."""
+    if 2 * task.nbytes > _DECODED_TOGETHER:
+        return False
+    return all(leaf.whole or len(leaf.ordinal) == leaf.total_pages for leaf in task.reads)
+
+
+def _unless_alone(joined: Neighbours) -> Neighbours | ScanTask:
+    return joined if len(joined.each) > 1 else joined.each[0].task
+
+
+def _both(reader: Reader, one: Neighbours, other: Neighbours, *, size: PieceSize) -> Neighbours | None:
+    """Join row groups that are decoded together; None where they are of different kinds or too many."""
+    if one.kind is None or one.kind != other.kind or len(one.each) + len(other.each) > _MOST_TOGETHER:
         return None
+    if one.weight + other.weight > min(_DECODED_TOGETHER, size.usual):
+        return None
+    if one.held_bytes + other.held_bytes > reader.options.memory_limit // _LEAST_PIECES:
+        return None
+    return one.and_then(other)
+
+
+def _joined(
+    reader: Reader, tasks: Sequence[ScanTask], *, concurrent: int, size: PieceSize
+) -> Neighbours | None:
+    """Join tasks; None if one takes two phases or several pieces, or all together are larger than a piece."""
+    from accel.decode.stack import stack_kind
+
     each: list[Neighbour] = []
+    first: TaskReads | None = None
     for task in tasks:
-        reads = reader.reads(task, abreast=abreast)
-        if reads.two_phases or task.cut_when_read:
+        if task.cut_when_read or reader.forecast(task, concurrent=concurrent) is not None:
             return None
+        reads = reader.reads(task, concurrent=concurrent) if first is None else first.beside(task)
+        first = first or reads
         pieces = cut_task(task, size=size, two_phases=False)
         if len(pieces) != 1:
             return None
-        each.append(Neighbour(task, reads, pieces[0]))
-    joined = Neighbours(each)
+        each.append(Neighbour(task, reads, pieces[0], stack_kind(task, pieces[0])))
+    joined = Neighbours.of(each)
     if joined.weight > size.usual or joined.held_bytes > reader.options.memory_limit:
         return None
     return joined
@@ -266,12 +331,10 @@ async def read_neighbours(
     """Read all of them; return their batches in order and the round trips."""
     stacks = [(stack, _cached_batches(reader, stack)) for stack in _stacks(joined.each)]
     left = [one for stack, cached in stacks if cached is None for one in stack]
-    lacking = [one.reads.lacking(one.piece) for one in left]
-    wants = _longest(lacking)
+    wants = _longest([one.reads.wants(one.piece) for one in left])
     came, trips = await left[0].reads.ask(wants) if wants else ({}, 0)
-    for one, own in zip(left, lacking, strict=True):
-        one.reads.give({want.key: came[want.key][: want.range.length] for want in own})
-    del came  # bytes are freed as soon as they have been decoded
+    for one in left:
+        one.reads.give(came)
     batches: list[pa.RecordBatch] = []
     more = 0
     for stack, cached in stacks:
@@ -289,13 +352,14 @@ async def read_neighbours(
     return batches, trips + more
 
 
-def _longest(lacking: Iterable[Sequence[Want]]) -> list[Want]:
+def _longest(wants: Iterable[Sequence[Want]]) -> list[Want]:
     """Return the wanted ranges, each once.
 
-    Two tasks of a row group, as an aggregate makes them, may want runs of different length that begin with one page.
+    Two tasks of a row group, as an aggregate makes them, may want runs of different length that begin with
+    one page.
     """
     longest: dict[ReadKey, Want] = {}
-    for want in itertools.chain.from_iterable(lacking):
+    for want in itertools.chain.from_iterable(wants):
         other = longest.get(want.key)
         if other is None or other.range.end < want.range.end:
             longest[want.key] = want
@@ -303,15 +367,16 @@ def _longest(lacking: Iterable[Sequence[Want]]) -> list[Want]:
 
 
 def _cached_batches(reader: Reader, stack: Sequence[Neighbour]) -> list[pa.RecordBatch] | None:
-    """Return the batches of a neighbour that is decoded by itself, if the result cache has them."""
-    return recall_piece(reader, stack[0].reads, stack[0].piece) if len(stack) == 1 else None
+    """Return the batches of neighbours, if the result cache has those of each."""
+    # Each notes that it was asked for, so all are asked.
+    if None in [one.reads.result.get_piece(one.piece) for one in stack]:
+        return None
+    return [batch for one in stack for batch in recall_piece(reader, one.reads, one.piece) or ()]
 
 
 def _stacks(joined: Sequence[Neighbour]) -> Iterator[list[Neighbour]]:
     """Yield the neighbours in order, in groups that are decoded together."""
-    from accel.decode.stack import stack_kind
-
-    for kind, stack in itertools.groupby(joined, lambda one: stack_kind(one.task, one.piece)):
+    for kind, stack in itertools.groupby(joined, lambda one: one.kind):
         some = list(stack)
         if kind is None or len(some) < _LEAST:
             yield from ([one] for one in some)
@@ -330,7 +395,8 @@ async def _read_stack(
         reads.append(await one.reads.fetch(one.piece))
     layers = [Layer(one.task, read.piece, read.leaves) for one, read in zip(stack, reads, strict=True)]
     async with permit:
-        batches = await reader.decode_stack(layers)
+        matched: list[int] = []
+        batches = await reader.decode_stack(layers, matched)
     trips = max(read.round_trips for read in reads)
     if batches is None:
         batches = []
@@ -339,7 +405,17 @@ async def _read_stack(
             found, own_trips = await decode_read(reader, one.task, one.reads, read)
             batches += found
             trips = max(trips, own_trips)
-    elif not stack[0].piece.sure:
-        tested = sum(one.piece.rows.count for one in stack)
-        reader.seen.add(tested=tested, matched=sum(batch.num_rows for batch in batches))
+        return batches, trips
+    if not stack[0].piece.certain:
+        reader.seen.add(tested=sum(one.piece.rows.count for one in stack), matched=sum(matched))
+    if len(batches) <= 1:
+        _keep_each(stack, batches, matched)
     return batches, trips
+
+
+def _keep_each(stack: Sequence[Neighbour], batches: Sequence[pa.RecordBatch], matched: Sequence[int]) -> None:
+    """Store the rows of each neighbour, which follow one another in up to one batch."""
+    start = 0
+    for one, count in zip(stack, matched, strict=True):
+        one.reads.result.put(one.piece, [batches[0].slice(start, count)] if count else [])
+        start += count

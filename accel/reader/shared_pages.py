@@ -18,8 +18,8 @@ from accel.options import MIB
 from accel.planning.pages import LeafReads, Piece, dictionary_wants
 from accel.planning.task import ScanTask
 from accel.ranges import Buffer, ByteRange, ObjectId, ReadKey, Stash, Want
+from accel.runtime.threads import WORK
 from accel.store.client import Client
-from accel.store.threads import WORK
 
 __all__ = [
     "CarriedPages",
@@ -108,9 +108,9 @@ def _key(reads: LeafReads, at: int) -> tuple[int, int]:
 
 
 # Bytes of a dictionary page below which decompressing it at each lookup takes no noticeable time.
-_WORTH_STORING = 16 << 10
+WORTH_STORING = 16 << 10
 # Bytes below which a task counts as a lookup.
-_SCANNED = 4 * MIB
+SCANNED = 4 * MIB
 # Bytes of a piece's dictionary pages below which they are not counted.
 _FELT = 128 << 10
 # Bytes of a cache entry beside its page.
@@ -144,7 +144,7 @@ class Sought:
 
     stash: dict[ReadKey, memoryview] = field(default_factory=dict)
     """The pages that are in memory."""
-    asked: list[Want] = field(default_factory=list)
+    fetched: list[Want] = field(default_factory=list)
     """The pages to request."""
     awaited: list[Want] = field(default_factory=list)
     """The pages that another piece of the task requests."""
@@ -164,6 +164,13 @@ class DictionaryReads:
     _counted: set[ReadKey] = field(default_factory=set)
     _places: dict[int, ByteRange | None] | None = None
     _keeps: bool | None = None
+    _wanted: tuple[Piece, list[Want]] | None = None
+
+    def wanted(self, piece: Piece) -> list[Want]:
+        """Return the pages that a piece needs by the footer."""
+        if self._wanted is None or self._wanted[0] is not piece:
+            self._wanted = piece, dictionary_wants(piece, self.task.row_group)
+        return self._wanted[1]
 
     def cached(self, key: ReadKey) -> bytes | None:
         """Return the page, if it is cached."""
@@ -172,8 +179,9 @@ class DictionaryReads:
         return cached_dictionary(self.cache, self._key(key))
 
     def count_bytes(self, piece: Piece) -> int:
-        """Return the bytes of dictionary pages that a piece will fetch, each counted once a task; 0 where they are few."""
-        wanted = dictionary_wants(piece, self.task.row_group)
+        """Return the bytes of dictionary pages that a piece will fetch, each counted once a task; 0 where
+        they are few."""
+        wanted = self.wanted(piece)
         due = [want for want in wanted if want.key not in self._counted]
         if sum(want.range.length for want in due) < _FELT:
             return 0
@@ -183,7 +191,7 @@ class DictionaryReads:
     def seek(self, wanted: Sequence[Want]) -> Sought:
         """Find where each page comes from.
 
-        Other pieces wait for those in `asked`, so `bring` or `give_up` must follow.
+        Other pieces wait for those in `fetched`, so `bring` or `give_up` must follow.
         """
         sought = Sought()
         for want in wanted:
@@ -196,16 +204,17 @@ class DictionaryReads:
                 self._take(want.key, found, sought)
             else:
                 self._pending[want.key] = asyncio.get_running_loop().create_future()
-                sought.asked.append(want)
+                sought.fetched.append(want)
         return sought
 
     def _take(self, key: ReadKey, page: bytes, sought: Sought) -> None:
         sought.stash[key] = memoryview(page)
-        if len(page) >= _WORTH_STORING and not isinstance(page, StoredPage):
+        if len(page) >= WORTH_STORING and not isinstance(page, StoredPage):
             sought.again.append(key)
 
     def pack(self, piece: Piece, sought: Sought) -> asyncio.Task[None] | None:
-        """Start to store uncompressed the pages that are read a second time; return the task to wait for, or None."""
+        """Start to store uncompressed the pages that are read a second time; return the task to wait for, or
+        None."""
         if not sought.again:
             return None
         again, sought.again = sought.again, []
@@ -213,24 +222,26 @@ class DictionaryReads:
         due: list[_Due] = []
         for key in again:
             leading = self.cache.single_flight.lead(self._key(key))
-            # If another lookup is about to store the page, this one takes the result when its own pages are here.
+            # If another lookup is about to store the page, this one takes the result when its own pages are
+            # here.
             if leading is not None:
                 due.append((key, codecs[key.column], leading))
         return asyncio.create_task(self._store(due, sought)) if due else None
 
     async def bring(self, piece: Piece, sought: Sought, came: Stash) -> None:
-        """Hand the requested pages to the cache and to other pieces, and wait for pages that other pieces request."""
+        """Hand the requested pages to the cache and to other pieces, and wait for pages that other pieces
+        request."""
         first: dict[ReadKey, memoryview] = {}
-        for want in sought.asked:
+        for want in sought.fetched:
             page = self.cached(want.key)
             if page is None:
                 first[want.key] = memoryview(self._keep(want, came[want.key]))
-            else:  # another lookup asked at the same time
+            else:  # another lookup fetched it at the same time
                 self._take(want.key, page, sought)
         await until_done(self.pack(piece, sought))
         await self._renew(sought)
         sought.stash |= first
-        for want in sought.asked:
+        for want in sought.fetched:
             waiting = self._pending[want.key]
             if not waiting.done():
                 waiting.set_result(sought.stash[want.key])
@@ -248,13 +259,13 @@ class DictionaryReads:
 
     def give_up(self, sought: Sought) -> None:
         """Cancel the pieces that wait for the pages of one that is not read to its end."""
-        for want in sought.asked:
+        for want in sought.fetched:
             self._pending[want.key].cancel()
 
     async def _renew(self, sought: Sought) -> None:
         """Take pages that another lookup has stored uncompressed, or is about to."""
         for key, page in sought.stash.items():
-            if len(page) < _WORTH_STORING or isinstance(page.obj, UncompressedPage):
+            if len(page) < WORTH_STORING or isinstance(page.obj, UncompressedPage):
                 continue
             storing = self.cache.single_flight.join(self._key(key))
             if storing is not None:
@@ -288,12 +299,13 @@ class DictionaryReads:
         return data
 
     def keeps(self) -> bool:
-        """Return whether pages are cached: not those of a task that reads much, and most of each column chunk."""
+        """Return whether pages are cached: not those of a task that reads much, and most of each column
+        chunk."""
         # This is called for each page, and goes through all columns.
         if self._keeps is None:
             task = self.task
             self._keeps = task.file.id.etag is not None and (
-                task.nbytes < _SCANNED
+                task.nbytes < SCANNED
                 or not all(2 * len(leaf.ordinal) > leaf.total_pages for leaf in task.reads)
             )
         return self._keeps

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from accel.cache.cache import Cache
 from accel.cache.cache_key import file_key
-from accel.cache.pinned_reads import PinnedReads
+from accel.cache.pinned_reads import ByteSource, PinnedReads
 from accel.cache.result_tier import ResultCacheEntry
 from accel.coalesce import Merging
 from accel.decode.chunks import LeafBytes
@@ -20,22 +19,20 @@ from accel.metrics import Metrics
 from accel.options import MIB
 from accel.planning.handle import FileHandle
 from accel.planning.page_indexes import locate_pages, page_reads
-from accel.planning.pages import LeafReads, Piece, dictionary_wants, piece_wants
-from accel.planning.selection import RowSelection
+from accel.planning.pages import LeafReads, Piece
 from accel.planning.task import ScanTask
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
+from accel.reader.memory_reads import GivenPages, LoadedBytes
 from accel.reader.shared_pages import CarriedPages, DictionaryReads, until_done
+from accel.runtime.threads import WORK
 from accel.store.client import Client
-from accel.store.threads import WORK
 
 __all__ = ["PieceRead", "TaskReads"]
 
 # Bytes of a chunk below which its pages are located on the event loop, because they are few.
 _FEW_PAGES = MIB
 # Bytes of a chunk up to which pages are not located, because the next scan reads all of it in less time.
-_LEAST_TAUGHT = 8 << 10
-# Rows in doubt below which evaluating the filter again is faster than looking up its result.
-_LEAST_TESTED = 1 << 16
+LEAST_TAUGHT = 8 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,23 +61,26 @@ class TaskReads:
     merging: Merging | None = None
     """How ranges become requests; None leaves this to the client."""
     learns: bool = False
-    """Whether the rows that match may be remembered for other scans, because the task was planned here."""
+    """Whether a small result may be kept for other scans, because the task was planned here."""
     batch_rows: int = 0
     """The most rows of a batch."""
     most_bytes: int = 0
     """The most bytes that `held_bytes` returns, because more could never be admitted."""
+    source: PinnedReads | None = None
+    """Reads what is not in memory; by default a source of its own is made."""
     _source: PinnedReads = field(init=False)
     result: ResultCacheEntry = field(init=False)
     """The result of the task, if it is cached."""
     carried: CarriedPages = field(default_factory=CarriedPages)
     """The pages that straddle a cut."""
     _dictionaries: DictionaryReads = field(init=False)
-    _given: dict[ReadKey, memoryview] = field(default_factory=dict)
-    """Pages that were fetched along with those of another task."""
+    _bytes: ByteSource = field(init=False)
+    """Where all bytes of the task come from: what is in memory, then `_source`."""
+    _wants: tuple[Piece, list[Want], list[int]] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._dictionaries = DictionaryReads(self.task, self.client, self.cache, self.metrics)
-        self._source = PinnedReads(
+        self._source = self.source or PinnedReads(
             self.client,
             self.cache,
             file=self.task.file.id,
@@ -90,6 +90,8 @@ class TaskReads:
             dictionaries=not self._dictionaries.keeps(),
             confirms=self.handle is None,
         )
+        loaded = self.task.file.loaded
+        self._bytes = LoadedBytes(self.task.file, self._source) if loaded else self._source
         self.result = ResultCacheEntry(
             self.task,
             self.cache.result_tier,
@@ -100,54 +102,27 @@ class TaskReads:
 
     def missing(self, want: Want) -> ByteRange | None:
         """Return the part of a range that has to be requested from the store, or None."""
-        rest = self.task.file.missing(want.range)
-        return None if rest is None else self._source.missing(Want(want.key, rest))
+        return self._bytes.missing(want)
 
     def has_dictionary(self, key: ReadKey) -> bool:
         """Return whether a dictionary page is cached."""
         return self._dictionaries.cached(key) is not None
 
-    @property
-    def remembers(self) -> bool:
-        """Whether the rows that match are worth remembering: see `planning.predicate_cache`."""
-        handle = self.handle if self.learns else None
-        if handle is None or self.task.rows.count - self.task.sure.count < _LEAST_TESTED:
-            return False
-        # A page index that is wrong may have given other rows.
-        return handle.etag is not None and not handle.distrusted
-
-    def remember(self, rows: RowSelection, *, sure: RowSelection, matched: RowSelection) -> None:
-        """Remember which of some rows match, if `remembers` holds and they are few; `sure` is a part of both."""
-        handle, task, file = self.handle, self.task, self.task.file
-        if handle is None or not self.remembers:
-            return
-        from accel.cache.result_tier import MatchedRows
-        from accel.planning.predicate_cache import is_selective
-        from accel.planning.question_keys import predicate_key
-
-        if not is_selective(rows.count - sure.count, matched.count - sure.count):
-            return
-        key = predicate_key(file)
-        if key is None:
-            return
-        if handle.predicate_cache is None:
-            handle.predicate_cache = MatchedRows(self.cache.result_tier, self.client.token, handle.id)
-        tested, matched = rows.without(sure, task.num_rows), matched.without(sure, task.num_rows)
-        handle.predicate_cache.learn(key, task.row_group, tested=tested, matched=matched)
-
     def _reweigh(self, handle: FileHandle) -> None:
         self.cache.reweigh(file_key(self.client.token, self.task.path), handle, handle.weigh())
 
     def in_phases(self, piece: Piece) -> bool:
-        """Return whether a piece is read in two phases: neither if all of it matches nor if its result is cached."""
-        if not self.two_phases or piece.sure.count == piece.rows.count:
+        """Return whether a piece is read in two phases: neither if all of it matches nor if its result is
+        cached."""
+        if not self.two_phases or piece.certain.count == piece.rows.count:
             return False
         return self.result.get_piece(piece) is None
 
     def held_bytes(self, piece: Piece) -> int:
         """Return the bytes in memory while a piece is read in one phase: see `Piece.held_bytes`.
 
-        Dictionaries, and pages behind its rows, are added up to `most_bytes`, because the piece cannot be cut.
+        Dictionaries, and pages behind its rows, are added up to `most_bytes`, because the piece cannot be
+        cut.
         """
         if self.result.get_piece(piece) is not None:
             return 0
@@ -166,7 +141,8 @@ class TaskReads:
                     self.carried.expect(part.reads, part.lo)
 
     def share(self, parts: Sequence[Piece]) -> None:
-        """Note the pages of a piece, or of its second phase in parts, that a later part or piece may read too."""
+        """Note the pages of a piece, or of its second phase in parts, that a later part or piece may read
+        too."""
         for number, piece in enumerate(parts):
             for part in piece.leaves:
                 if part.reads.whole or part.reads.for_filter or part.lo >= part.hi:
@@ -177,58 +153,100 @@ class TaskReads:
                     self.carried.offer(part.reads, part.hi - 1)
 
     async def fetch(self, piece: Piece) -> PieceRead:
-        """Fetch the bytes of a piece in one round trip, with the dictionaries that its pages need by the footer."""
-        group = self.task.row_group
-        wants = [part.wants(group) for part in piece.leaves]
-        wanted = dictionary_wants(piece, group)
+        """Fetch the bytes of a piece in one round trip, with the dictionaries that its pages need by the
+        footer."""
+        wants, counts = self._page_wants(piece)
+        wanted = self._dictionaries.wanted(piece)
+        try:
+            if wanted:
+                stash, trips = await self._read_with(piece, wants, wanted)
+            else:
+                stash, trips = await self._read(wants)
+        except BaseException:
+            self._abandon(piece)
+            raise
+        self._carry(piece, stash)
+        keys = {want.key.column: want.key for want in wanted}
+        leaves: dict[int, LeafBytes] = {}
+        taught = False
+        stop = 0
+        for part, count in zip(piece.leaves, counts, strict=True):
+            reads = part.reads
+            start, stop = stop, stop + count
+            pages = tuple([stash[want.key] for want in wants[start:stop]])
+            if part.carried:
+                pages = (await self.carried.take(reads, part.lo, until=piece.stop), *pages)
+            if reads.whole and self._teaches(reads):
+                await self._learn(reads, pages[0])
+                taught = True
+            key = keys.get(reads.column)
+            leaves[reads.leaf] = LeafBytes(None if key is None else stash.get(key), pages)
+        if taught and self.handle is not None:
+            self._reweigh(self.handle)
+        return PieceRead(piece, leaves, trips)
+
+    async def _read_with(self, piece: Piece, wants: list[Want], wanted: Sequence[Want]) -> tuple[Stash, int]:
+        """Return the pages of a piece with the dictionary pages that they need, and the round trips."""
         dictionaries = self._dictionaries
         sought = dictionaries.seek(wanted)
         try:
             # Cached dictionaries are decompressed while the pages are on their way.
             packing = dictionaries.pack(piece, sought)
             try:
-                found, trips = await self._read([*itertools.chain.from_iterable(wants), *sought.asked])
+                found, trips = await self._read([*wants, *sought.fetched])
             finally:
                 await until_done(packing)
-            if wanted:
-                await dictionaries.bring(piece, sought, found)
+            await dictionaries.bring(piece, sought, found)
         except BaseException:
             dictionaries.give_up(sought)
-            self._abandon(piece)
             raise
-        stash = {**found, **sought.stash}
-        self._carry(piece, stash)
-        leaves: dict[int, LeafBytes] = {}
-        taught = False
-        for part, own in zip(piece.leaves, wants, strict=True):
-            found_pages = [stash[want.key] for want in own]
-            if part.carried:
-                found_pages.insert(0, await self.carried.take(part.reads, part.lo, until=piece.stop))
-            place = None if part.reads.whole else part.dictionary_want(group)
-            if part.reads.whole and self._teaches(part.reads):
-                await self._learn(part.reads, found_pages[0])
-                taught = True
-            dictionary = None if place is None else stash.get(place.key)
-            leaves[part.reads.leaf] = LeafBytes(dictionary, tuple(found_pages))
-        if taught and self.handle is not None:
-            self._reweigh(self.handle)
-        return PieceRead(piece, leaves, trips)
+        return {**found, **sought.stash}, trips
 
-    def lacking(self, piece: Piece) -> list[Want]:
-        """Return the ranges that `fetch` of a piece requests: its pages, and dictionary pages that are not cached."""
-        pages, dictionaries = piece_wants(piece, self.task.row_group, have_dictionary=self.has_dictionary)
-        return self._remote([*pages, *dictionaries])
+    def wants(self, piece: Piece) -> list[Want]:
+        """Return the ranges that `fetch` of a piece takes: its pages, and dictionary pages that are not
+        cached."""
+        dictionaries = self._dictionaries.wanted(piece)
+        lacking = [want for want in dictionaries if not self.has_dictionary(want.key)]
+        return [*self._page_wants(piece)[0], *lacking]
+
+    def _page_wants(self, piece: Piece) -> tuple[list[Want], list[int]]:
+        """Return the pages of a piece to read, and how many of each leaf. Those of the last piece are
+        remembered, which neighbours ask for twice."""
+        if self._wants is None or self._wants[0] is not piece:
+            wants: list[Want] = []
+            counts: list[int] = []
+            for part in piece.leaves:
+                own = part.wants(self.task.row_group)
+                wants += own
+                counts.append(len(own))
+            self._wants = piece, wants, counts
+        return self._wants[1], self._wants[2]
 
     def give(self, came: Stash) -> None:
-        """Take pages that were `lacking` and have been fetched along with those of other tasks."""
-        self._given |= came
+        """Take pages that were fetched along with those of other tasks."""
+        self._bytes = GivenPages(came, self._bytes)
 
     async def ask(self, wants: list[Want]) -> tuple[Stash, int]:
-        """Read ranges of the file; return their bytes and the round trips."""
-        try:
-            return await self._source.read(wants)
-        except AccelError as error:
-            raise error.of(self.task.file.url) from error.__cause__
+        """Read ranges of the file, for this task and for those `beside` it; return their bytes and the round
+        trips."""
+        return await self._read(wants)
+
+    def beside(self, task: ScanTask) -> TaskReads:
+        """Return the reads of a task of another row group of the file, as small as this one and read in one
+        phase: what is not in memory is requested in the same way."""
+        return TaskReads(
+            task,
+            self.client,
+            self.cache,
+            self.metrics,
+            self.handle,
+            current=self.current,
+            merging=self.merging,
+            learns=self.learns,
+            batch_rows=self.batch_rows,
+            most_bytes=self.most_bytes,
+            source=self._source,
+        )
 
     async def complete(self, read: PieceRead) -> PieceRead | None:
         """Fetch the dictionaries that a piece lacked when it did not decode; None where it lacks none."""
@@ -246,7 +264,7 @@ class TaskReads:
         return PieceRead(read.piece, {**read.leaves, **leaves}, read.round_trips + trips)
 
     async def fetch_chunks(self) -> ScanTask:
-        """Read the chunks that have no offset index, and return the task with their pages located and at hand."""
+        """Read the chunks without an offset index, and return the task with their pages located in memory."""
         task, group = self.task, self.task.row_group
         wants = {
             leaf.leaf: Want(ReadKey(Kind.CHUNK, group, leaf.column), leaf.chunk)
@@ -258,23 +276,24 @@ class TaskReads:
         for leaf in task.reads:
             index = await self._learn(leaf, stash[wants[leaf.leaf].key]) if leaf.whole else None
             if index is not None:
-                rows = task.rows if leaf.for_output else task.rows.without(task.sure, task.num_rows)
+                rows = task.rows if leaf.for_output else task.rows.without(task.certain, task.num_rows)
                 leaf = page_reads(leaf, index, rows=rows, num_rows=task.num_rows)
             reads.append(leaf)
         if self.handle is not None:
             self._reweigh(self.handle)
-        at_hand = tuple((want.range.start, stash[want.key]) for want in wants.values())
-        file = replace(task.file, at_hand=task.file.at_hand + at_hand)
+        loaded = tuple((want.range.start, stash[want.key]) for want in wants.values())
+        file = replace(task.file, loaded=task.file.loaded + loaded)
         return replace(task, file=file, reads=tuple(reads))
 
     def over(self, task: ScanTask) -> TaskReads:
         """Return the reads of another form of the task, such as `fetch_chunks` returns, in one phase."""
-        return replace(self, task=task, two_phases=False, carried=CarriedPages(), _given={})
+        return replace(self, task=task, two_phases=False, carried=CarriedPages())
 
     def _teaches(self, reads: LeafReads) -> bool:
-        """Return whether to locate the pages of a chunk that was read whole, because the file has no offset index."""
+        """Return whether to locate the pages of a chunk that was read whole, because the file has no offset
+        index."""
         handle = self.handle
-        if handle is None or reads.chunk.length <= _LEAST_TAUGHT:
+        if handle is None or reads.chunk.length <= LEAST_TAUGHT:
             return False
         return not handle.has_offset_index(self.task.row_group, reads.column)
 
@@ -301,27 +320,20 @@ class TaskReads:
         return index
 
     async def _read(self, wants: list[Want]) -> tuple[Stash, int]:
-        """Return ranges from what is at hand or in one round trip, and the number of round trips."""
-        file = self.task.file
-        remote = self._remote(wants)
-        given: Stash = {}
-        if self._given:
-            given = {want.key: self._given.pop(want.key) for want in remote if want.key in self._given}
-            remote = [want for want in remote if want.key not in given]
-        came, trips = await self.ask(remote) if remote else ({}, 0)
-        fetched = {**given, **came} if given else came
-        stash = {want.key: file.complete(want.range, fetched.get(want.key)) for want in wants}
-        return stash, trips
-
-    def _remote(self, wants: Sequence[Want]) -> list[Want]:
-        """Return the parts of ranges that are not at hand."""
-        missing = self.task.file.missing
-        return [Want(want.key, rest) for want in wants if (rest := missing(want.range)) is not None]
+        """Return ranges from memory or in one round trip, and the number of round trips."""
+        if not wants:
+            return {}, 0
+        try:
+            return await self._bytes.read(wants)
+        except AccelError as error:
+            raise error.of(self.task.file.url) from error.__cause__
 
     def _carry(self, piece: Piece, stash: Mapping[ReadKey, memoryview]) -> None:
         """Hand the pages that later pieces share to those that wait for them."""
+        if not self.carried:
+            return
         for part in piece.leaves:
-            if part.reads.whole or not self.carried:
+            if part.reads.whole:
                 continue
             offset, size = part.reads.offset, part.reads.size
             for lo, hi in part.runs():

@@ -1,1 +1,2 @@
-"""A scan and its faces: the stages of the pipeline put together for rows, counts, aggregates and explanations."""
+"""A scan and its faces: the stages of the pipeline put together for rows, counts, aggregates and
+explanations."""

@@ -1,36 +1,40 @@
-"""One file of a run: stages 3 to 5 for it. Its pieces are read side by side, and its batches come out in order.
+"""One file of a run: stages 3 to 5 for it. Its pieces are read side by side, and its batches come out in
+order.
 
-In: a job that opens and plans the file. Out: batches in a queue, then None, or the error that ended the file. What
-bounds it: each piece waits for admission before it is fetched (`run_limits`).
+In: a job that opens and plans the file. Out: batches in a queue, then None, or the error that ended the file.
+What bounds it: each piece waits for admission before it is fetched (`run_limits`).
 
-A file that turns out to have changed is planned and read once more, as long as no row of it has been handed out.
+Tasks are for what goes on side by side: a file that is read as one piece is read in the task of its caller.
+
+A file that turns out to have changed is planned and read once more, as long as no row of it has been handed
+out.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from accel.errors import MemoryLimitError, ObjectChangedError, ParquetFormatError
+from accel.errors import MemoryLimitError, ObjectChangedError, ObjectNotFoundError, ParquetFormatError
 from accel.format.page_index import PageIndexMismatchError
-from accel.planning.pages import Piece
+from accel.planning.pages import Piece, PieceSize
 from accel.planning.task import ScanTask
 from accel.planning.two_phase import cut_task, filter_phase
 from accel.reader.admission import Budget, Priority
 from accel.reader.piece_reads import Neighbours, filter_piece, finish_piece, join_neighbours, narrow_task
 from accel.reader.task_reads import TaskReads
+from accel.runtime.tasks import CancellationGuard, Group, breathe
 from accel.scanning.file_jobs import FileJob
 from accel.scanning.run_limits import RunLimits
 from accel.store.request_errors import foremost
-from accel.store.tasks import CancellationGuard, Group, breathe
 
-__all__ = ["BatchQueue", "FileRun", "PieceQueue", "ReadyBatch"]
+__all__ = ["FileRun", "PieceQueue", "ReadyBatch"]
 
 T = TypeVar("T")
 
@@ -48,33 +52,6 @@ class ReadyBatch:
     """The last batch of its piece: whoever takes it releases the memory that the piece was admitted for."""
 
 
-class BatchQueue:
-    """The batches of a file in order, for one consumer."""
-
-    __slots__ = ("_items", "_ready")
-
-    def __init__(self) -> None:
-        self._items: deque[ReadyBatch | Exception | None] = deque()
-        self._ready: asyncio.Future[None] | None = None
-
-    def put(self, item: ReadyBatch | Exception | None) -> None:
-        """Add a batch, or None or an error as the end."""
-        self._items.append(item)
-        if self._ready is not None and not self._ready.done():
-            self._ready.set_result(None)
-
-    async def get(self) -> ReadyBatch | Exception | None:
-        """Wait for the next item."""
-        while not self._items:
-            self._ready = asyncio.get_running_loop().create_future()
-            await self._ready
-        return self._items.popleft()
-
-    def clear(self) -> None:
-        """Drop what was not taken."""
-        self._items.clear()
-
-
 class PieceQueue:
     """Pieces under way, in order. A piece that is cut later stands in it as the queue of its parts."""
 
@@ -84,16 +61,47 @@ class PieceQueue:
         )
         self.put = self._queue.put_nowait
         """None follows the last piece, or the error that keeps the rest from coming."""
+        self._parts: PieceQueue | None = None
+        """The parts of the piece whose turn it is, where it was cut."""
 
-    async def __aiter__(self) -> AsyncIterator[tuple[Priority, _PieceTask]]:
-        while (found := await self._queue.get()) is not None:
+    async def next(self) -> tuple[Priority, _PieceTask] | None:
+        """Return the next piece; None after the last.
+
+        It is no generator: one that a cancelled file leaves leaves the event loop a task to close it.
+        """
+        while True:
+            if self._parts is not None:
+                part = await self._parts.next()
+                if part is not None:
+                    return part
+                self._parts = None
+            found = await self._queue.get()
             if isinstance(found, Exception):
                 raise found
-            if isinstance(found, PieceQueue):
-                async for part in found:
-                    yield part
-            else:
-                yield found
+            if not isinstance(found, PieceQueue):
+                return found
+            self._parts = found
+
+
+@dataclass(frozen=True, slots=True)
+class _CutTask:
+    """A task and the pieces that it is read in."""
+
+    task: ScanTask
+    reads: TaskReads
+    pieces: list[Piece]
+
+    @classmethod
+    def of(cls, task: ScanTask, reads: TaskReads, size: PieceSize) -> _CutTask:
+        """Cut a task; called before any of its pieces is fetched."""
+        pieces = cut_task(task, size=size, two_phases=reads.two_phases)
+        reads.expect(pieces)
+        return cls(task, reads, pieces)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is one piece, which is read in one phase."""
+        return len(self.pieces) == 1 and not self.reads.in_phases(self.pieces[0])
 
 
 class FileRun:
@@ -107,7 +115,8 @@ class FileRun:
         Place of the file in the run: files with a lower one are admitted first.
     job : FileJob
     changed : callable
-        Called when the file has failed: none after it need begin.
+        Called when there is more in `batches`, also its end, and when the file has failed: none after it need
+        begin.
     """
 
     def __init__(self, limits: RunLimits, index: int, *, job: FileJob, changed: Callable[[], None]) -> None:
@@ -120,8 +129,9 @@ class FileRun:
         self._delivered: set[Priority] = set()
         self._budget = Budget(None)
         self.promised = 0
-        """Rows that are sure to come out of the file."""
-        self.batches = BatchQueue()
+        """Rows that are certain to come out of the file."""
+        self.batches: deque[ReadyBatch | Exception | None] = deque()
+        """Batches in order, for whoever hands them out; then None, or the error that ended the file."""
         self.handed_out = False
         """Whether a row of the file has been handed out: set by whoever takes the batches."""
         self._repeated = False
@@ -136,19 +146,29 @@ class FileRun:
             with CancellationGuard():  # a task group does not notice a task that ends by a cancellation
                 await self._read()
         except Exception as error:  # noqa: BLE001 - raised when its turn comes
-            self._fail(error)
+            if self._job.skip is not None and self._job.skip(error):
+                self._release()
+                self._put(None)
+            else:
+                self._fail(error)
         else:
-            self.batches.put(None)
+            self._put(None)
+
+    def _put(self, item: ReadyBatch | Exception | None) -> None:
+        self.batches.append(item)
+        self._changed()
 
     def _fail(self, error: Exception) -> None:
+        table = self._limits.reader.metrics.table
+        if table is not None and isinstance(error, ObjectNotFoundError):
+            error = table.named_in(error)
         if isinstance(error, PageIndexMismatchError) and self._limits.reader.options.strict:
             refused = error.as_index_error()
             refused.__cause__ = error
             error = refused
         self._limits.failing = True
-        self._changed()
         self._release()
-        self.batches.put(error)
+        self._put(error)
 
     async def _read(self) -> None:
         try:
@@ -161,8 +181,10 @@ class FileRun:
             await self._attempt()
 
     def _may_repeat(self, error: Exception) -> bool:
-        """Whether to plan the file again: once, as the version that is there now, or without the page index that the
-        pages contradict, and only as long as no row of the file was handed out."""
+        """Return whether to plan the file again, which is done once and only if no row of it was handed out.
+
+        It is planned as the version that is there now, or without the page index that the pages contradict.
+        """
         if self._repeated:
             return False
         if isinstance(error, ObjectChangedError):
@@ -194,11 +216,23 @@ class FileRun:
         self._budget = Budget(self._limits.rows_wanted())
         if not tasks:
             return
+        self._limits.read_ahead(tasks[0])
+        alone = None
+        if len(tasks) == 1 and not tasks[0].cut_when_read and not self._budget.spent:
+            await breathe()
+            alone = self._cut(self._spend(tasks[0]), concurrent=1)
+            if alone.is_whole:
+                await self._read_at_once(alone)
+                return
         queue = PieceQueue()
         try:
             async with Group() as group:
-                group.create_task(self._fill(queue, partial(self._start, group, tasks, queue)))
-                async for order, piece in queue:
+                start: Callable[[], Awaitable[object]] = partial(self._start, group, tasks, queue)
+                if alone is not None:
+                    start = partial(self._start_pieces, group, alone, queue, depth=self._depth)
+                group.create_task(self._fill(queue, start))
+                while (following := await queue.next()) is not None:
+                    order, piece = following
                     found = await piece
                     if isinstance(found, Exception):
                         raise found
@@ -207,18 +241,20 @@ class FileRun:
             raise foremost(errors) from errors
 
     def _deliver(self, order: Priority, batches: list[pa.RecordBatch]) -> None:
-        """Hand over the batches of a piece in its turn; none while the attempt that read it is being ended."""
+        """Hand over the batches of a piece in its turn; none while the attempt that read it is being
+        ended."""
         if self._again:
             return
         self._delivered.add(order)
         for at, batch in enumerate(batches):
-            self.batches.put(ReadyBatch(batch, order, at == len(batches) - 1))
+            self._put(ReadyBatch(batch, order, at == len(batches) - 1))
         if not batches:
+            self._limits.pieces_passed += 1
             self._limits.admission.leave(order)
 
     async def _caught(self, read: Callable[[], Awaitable[T]]) -> T | Exception:
-        """Return what a read returns, or its error, to be raised in its turn. The error is raised at once where the file
-        is going to be read over again."""
+        """Return what a read returns, or its error, to be raised in its turn. The error is raised at once
+        where the file is going to be read over again."""
         try:
             with CancellationGuard():
                 return await read()
@@ -230,19 +266,30 @@ class FileRun:
             self.batches.clear()
             raise
 
-    async def _fill(self, queue: PieceQueue, start: Callable[[], Awaitable[None]]) -> None:
+    async def _fill(self, queue: PieceQueue, start: Callable[[], Awaitable[object]]) -> None:
         """Have pieces put in a queue, then the mark of its end, or the error that ended it."""
-        queue.put(await self._caught(start))
+        found = await self._caught(start)
+        queue.put(found if isinstance(found, Exception) else None)
+
+    async def _read_at_once(self, cut: _CutTask) -> None:
+        """Read the only piece of the file, in this task."""
+        limits, task, (piece,) = self._limits, cut.task, cut.pieces
+        order = await self._enter(task, cut.reads.held_bytes(piece), limits.part(piece.weight))
+        found = await self._caught(
+            partial(limits.read_piece, task, cut.reads, piece, depth=self._depth, order=order)
+        )
+        if isinstance(found, Exception):
+            raise found
+        self._deliver(order, found)
 
     # -- pieces ----------------------------------------------------------------------------------
 
     async def _start(self, group: asyncio.TaskGroup, tasks: Sequence[ScanTask], queue: PieceQueue) -> None:
         limits = self._limits
-        limits.read_ahead(tasks[0])
         # With a limit the first task may be enough: they are read one after the other.
         limited = limits.rows_wanted() is not None
-        abreast = 1 if limited else len(tasks)
-        joined = join_neighbours(limits.reader, tasks, abreast=abreast, size=limits.size)
+        concurrent = 1 if limited else len(tasks)
+        joined = join_neighbours(limits.reader, tasks, concurrent=concurrent, size=limits.size)
         for part in tasks if limited or len(tasks) == 1 else joined:
             await breathe()
             if self._budget.spent or self._failing:
@@ -250,43 +297,47 @@ class FileRun:
             if isinstance(part, Neighbours):
                 await self._start_neighbours(group, part, queue)
             else:
-                await self._start_task(group, part, queue, abreast=abreast)
+                await self._start_task(group, part, queue, concurrent=concurrent)
 
     async def _start_neighbours(
         self, group: asyncio.TaskGroup, joined: Neighbours, queue: PieceQueue
     ) -> None:
         limits = self._limits
-        self.promised += joined.sure_rows
+        self.promised += joined.certain_rows
         order = await self._enter(joined.each[0].task, joined.held_bytes, limits.part(joined.weight))
         if not self._failing:
             read = partial(limits.read_neighbours, joined, depth=self._depth, order=order)
             queue.put((order, group.create_task(self._caught(read))))
 
     async def _start_task(
-        self, group: asyncio.TaskGroup, planned: ScanTask, queue: PieceQueue, *, abreast: int
+        self, group: asyncio.TaskGroup, planned: ScanTask, queue: PieceQueue, *, concurrent: int
     ) -> None:
-        task = self._budget.cut(planned)
-        self.promised += task.sure.count
+        task = self._spend(planned)
         if task.cut_when_read:
-            await self._start_whole(group, task, queue, abreast=abreast)
+            await self._start_whole(group, task, queue, concurrent=concurrent)
         else:
-            reads = self._limits.reader.reads(task, abreast=abreast)
-            await self._start_pieces(group, task, reads, queue, depth=self._depth)
+            await self._start_pieces(group, self._cut(task, concurrent=concurrent), queue, depth=self._depth)
+
+    def _spend(self, planned: ScanTask) -> ScanTask:
+        """Return a task without the rows for which no budget is left."""
+        task = self._budget.cut(planned)
+        self.promised += task.certain.count
+        return task
+
+    def _cut(self, task: ScanTask, *, concurrent: int) -> _CutTask:
+        return _CutTask.of(task, self._limits.reader.reads(task, concurrent=concurrent), self._limits.size)
 
     async def _start_pieces(
         self,
         group: asyncio.TaskGroup,
-        task: ScanTask,
-        reads: TaskReads,
+        cut: _CutTask,
         queue: PieceQueue,
         *,
         depth: int,
         within: Priority = (),
     ) -> set[asyncio.Task[Any]]:
         """Start the pieces of a task as they are admitted. The set that is returned empties as they end."""
-        limits = self._limits
-        pieces = cut_task(task, size=limits.size, two_phases=reads.two_phases)
-        reads.expect(pieces)
+        limits, task, reads, pieces = self._limits, cut.task, cut.reads, cut.pieces
         # A task that has ended refers to the batches that it read, so none may stay in this set.
         reading: set[asyncio.Task[Any]] = set()
         for number, piece in enumerate(pieces):
@@ -349,13 +400,14 @@ class FileRun:
         await self._leave_after(order, reading)
 
     async def _start_whole(
-        self, group: asyncio.TaskGroup, task: ScanTask, queue: PieceQueue, *, abreast: int
+        self, group: asyncio.TaskGroup, task: ScanTask, queue: PieceQueue, *, concurrent: int
     ) -> None:
-        """Fetch chunks that have no offset index and are too large to decode at once, then cut them into pieces."""
+        """Fetch chunks that have no offset index and are too large to decode at once, then cut them into
+        pieces."""
         reader, admission = self._limits.reader, self._limits.admission
         order = await self._enter(task, task.nbytes, 1.0)
         admission.pin(order)
-        reads = reader.reads(task, abreast=abreast)
+        reads = reader.reads(task, concurrent=concurrent)
         depth = self._depth + 1
         if reads.two_phases:
             task = await narrow_task(reader, task, reads=reads, size=self._limits.size)
@@ -367,7 +419,8 @@ class FileRun:
             reads = reads.over(task)
         task = await reads.fetch_chunks()
         reader.metrics.deepest(depth)
-        reading = await self._start_pieces(group, task, reads.over(task), queue, depth=depth, within=order)
+        cut = _CutTask.of(task, reads.over(task), self._limits.size)
+        reading = await self._start_pieces(group, cut, queue, depth=depth, within=order)
         await self._leave_after(order, reading)
 
     async def _leave_after(self, order: Priority, reading: set[asyncio.Task[Any]]) -> None:

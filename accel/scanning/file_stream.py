@@ -1,8 +1,9 @@
-"""The files of a scan in blocks: pruned together by cached metadata, or opened ahead and then pruned together.
+"""The files of a scan in blocks: pruned together by cached metadata, or opened ahead and then pruned
+together.
 
-Stage 2 of the pipeline. In: blocks of file entries. Out, in order: the files that may hold matching rows, as jobs; the
-others are counted as planning each by itself would count them. What bounds it: files are looked at in blocks of 64, and
-opened ahead as `footer_prefetch` allows.
+Stage 2 of the pipeline. In: blocks of file entries. Out, in order: the files that may hold matching rows, as
+jobs; the others are counted as planning each by itself would count them. What bounds it: files are looked at
+in blocks of 64, and opened ahead as `footer_prefetch` allows.
 """
 
 from __future__ import annotations
@@ -15,23 +16,25 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
 from accel.errors import AccelError
 from accel.metrics import Metrics
-from accel.planning.fact_answers import matching_facts
 from accel.planning.file_entry import FileBlock, FileEntry
 from accel.planning.file_planner import FilePlan
 from accel.planning.handle import FileHandle
 from accel.planning.query import Question
-from accel.scanning.block_pruning import excluded_by_facts
-from accel.scanning.file_jobs import FileJob, FileJobs
-from accel.scanning.footer_prefetch import FooterPrefetcher, PrefetchedFile
-from accel.scanning.resolved_source import MetadataAnswers, ResolvedSource
+from accel.reader.footer_prefetch import FooterPrefetcher, PrefetchedFile
+from accel.runtime.tasks import breathe
+from accel.scanning.file_jobs import FileJob, FileJobs, skips_over
+from accel.scanning.resolved_source import ResolvedSource
 from accel.scanning.spec import SKIPPED, OnError
-from accel.store.tasks import breathe
+
+if TYPE_CHECKING:
+    from accel.scanning.aggregating import Aggregation
+    from accel.scanning.ordering import TopRows
 
 __all__ = ["FileStream", "ListingSpeculation", "plan_files"]
 
@@ -46,10 +49,12 @@ class _Excluded(enum.Enum):
 
 
 _Found: TypeAlias = "_Excluded | FileHandle | PrefetchedFile | None"
-"""A handle where cached metadata excludes the file, a prefetched file that will tell, None where it may hold rows."""
+"""A handle where cached metadata excludes the file, a prefetched file that will tell, None where it may hold
+rows."""
 
 
-# Files pruned at a time: enough that numpy's calls cost each of them little, few enough for a slice of the loop.
+# Files pruned at a time: enough that numpy's calls cost each of them little, few enough for a slice of the
+# loop.
 _BLOCK = 64
 # Files of a source; fewer are opened one by one.
 _FEW = 4
@@ -71,8 +76,9 @@ class FileStream(FileJobs):
         source.takes_all = True
         self._block = FileBlock((), pa.schema([]), 0, more=True)
         """The block that the files are of; before the first one, this."""
+        self._began = False
         self._first: FileEntry | None = None
-        """The first file of all: the question opens it."""
+        """The first file of all, where the question opens it."""
         self._files: Sequence[FileEntry] = ()
         self._start = 0
         """Place of the first of these files among all of the source."""
@@ -83,7 +89,7 @@ class FileStream(FileJobs):
         self._prunes = source.spec.prunes_blocks
         self._pruned = pruned
         # Thousands of files share it, or the garbage collector would hold up the loop.
-        self._plan_without_tasks = functools.cache(_plan_without_tasks)
+        self._plan_without_tasks = None if pruned is None else functools.cache(_plan_without_tasks)
         self._turn = asyncio.Lock()
         self._prefetcher: FooterPrefetcher | None = None
 
@@ -94,11 +100,9 @@ class FileStream(FileJobs):
 
     async def aclose(self) -> None:
         """End what is under way for files that nobody has taken."""
-        # A stream that ends before its first block has not taken the prefetcher of the listing.
-        prefetcher = self._prefetcher or self._source.prefetcher
-        if prefetcher is not None:
-            await prefetcher.aclose()
-        self._source.finish()
+        if self._prefetcher is not None:
+            await self._prefetcher.aclose()
+        await self._source.aclose()
 
     async def question(self) -> Question:
         """Return the question, with its schema settled."""
@@ -116,8 +120,14 @@ class FileStream(FileJobs):
             raise StopAsyncIteration
         return self._source.job(left[1], left[2])
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether all files were looked at, and those that are left came out."""
+        return not self._ready and self._at >= len(self._files) and not self._block.more
+
     async def next(self) -> tuple[int, FileEntry, PrefetchedFile | None] | None:
-        """Return the next file that is left, its place, and what opening it ahead has come to; None after the last.
+        """Return the next file that is left, its place, and what opening it ahead has come to; None after the
+        last.
 
         Files are pruned, and counted, on the way to it. Several tasks may await it at once.
         """
@@ -155,13 +165,13 @@ class FileStream(FileJobs):
             if opened is not None:
                 counts = self._source.counts
                 counts.opening_trips = max(counts.opening_trips, opened.round_trips)
-            if self._pruned is not None:
+            if self._pruned is not None and self._plan_without_tasks is not None:
                 size = (0, 0) if handle is None else (handle.num_row_groups, handle.num_rows)
                 self._pruned[place] = self._plan_without_tasks(*size)
         return None
 
     async def _look_ahead(self) -> None:
-        """Have enough files pruned, or being opened, for the next ones to be at hand."""
+        """Have enough files pruned, or being opened, for the next ones to be ready."""
         source = self._source
         while True:
             exhausted = self._at >= len(self._files)
@@ -180,14 +190,17 @@ class FileStream(FileJobs):
     async def _take_block(self) -> bool:
         """Go on with the next block of the source; False where there is none."""
         source = self._source
-        block = await (source.first_block() if self._first is None else source.next_block())
+        block = await (source.next_block() if self._began else source.first_block())
         self._start, self._at = self.num_files, 0
         if block is None:
             self._files, self._block = (), FileBlock((), self._block.partition_schema, 0)
             return False
-        self._files, self._block = source.chosen(block), block
-        if self._first is None:
+        self._block = block
+        first, self._began = not self._began, True
+        if first and source.declared is None:
             self._first = block.files[0]
+        self._files = await self._left_of(block)
+        if first:
             self._prefetcher = source.prefetcher
             if self._prefetcher is None and (len(self._files) > _FEW or block.more):
                 self._prefetcher = source.make_prefetcher()
@@ -197,13 +210,26 @@ class FileStream(FileJobs):
                 self._at = 1
         return True
 
+    async def _left_of(self, block: FileBlock) -> Sequence[FileEntry]:
+        """Return the files of a block of which rows may be read; those that its source rules out are
+        counted."""
+        source = self._source
+        if not self._prunes or not (block.bounds or block.partition_values):
+            return source.chosen(block)
+        left = source.chosen(block, await source.question())
+        ruled_out = len(block.files) - len(left)
+        if ruled_out:
+            self.reader.metrics.files.add(total=ruled_out, kept=0)
+            self.reader.metrics.deepest(block.round_trips)
+        return left
+
     def _look_at_some(self) -> None:
         """Prune the next files of the block together, and ask for those that have to be opened."""
         source = self._source
         start, self._at = self._at, min(self._at + _BLOCK, len(self._files))
         files = self._files[start : self._at]
         for file in files:
-            source.offer_facts(file)
+            source.reader.offer_facts(file)
         if self._prunes and self._question is None:
             self._question = self._source.settled
         prefetcher, first = self._prefetcher, self._first
@@ -212,7 +238,7 @@ class FileStream(FileJobs):
             # The question opens the first file.
             found = [None if file is first else prefetcher.take_early(file) for file in files]
         if self._prunes and self._question:
-            self._prune(files, self._question, found)
+            self.prune(files, self._question, found)
         if source.answers is not None and source.settled is not None:
             self._answer(files, source.answers, source.settled, found)
         if prefetcher is not None:
@@ -225,13 +251,22 @@ class FileStream(FileJobs):
         self._ready.extend(zip(places, files, found, strict=True))
 
     def _awaits_facts(self) -> bool:
-        """Whether facts may answer for the next files, which are opened otherwise while the question is settled."""
+        """Return whether facts may answer for the next files.
+
+        Else these are opened while the question is settled.
+        """
         if self._source.answers is None:
             return False
+        from accel.planning.fact_answers import matching_facts
+
         return any(matching_facts(file) is not None for file in self._files[self._at : self._at + _BLOCK])
 
     def _answer(
-        self, files: Sequence[FileEntry], answers: MetadataAnswers, question: Question, found: list[_Found]
+        self,
+        files: Sequence[FileEntry],
+        answers: Aggregation | TopRows,
+        question: Question,
+        found: list[_Found],
     ) -> None:
         """Note which of the files without a verdict need not be opened, as facts answer for them."""
         for place, file in enumerate(files):
@@ -241,24 +276,23 @@ class FileStream(FileJobs):
                     found[place] = _Excluded.ANSWERED
                     self.reader.metrics.add("rows_from_metadata", rows)
 
-    def _prune(self, files: Sequence[FileEntry], question: Question, found: list[_Found]) -> None:
+    def prune(self, files: Sequence[FileEntry], question: Question, found: list[_Found]) -> None:
         """Note which of the files without a verdict statistics exclude."""
         source, now = self._source, time.monotonic()
         places: list[int] = []
         cached: list[tuple[FileEntry, FileHandle]] = []
-        by_facts = excluded_by_facts(files, question)
         for place, file in enumerate(files):
             if found[place] is not None:
                 continue
             try:
-                if by_facts[place] or source.paths.exclude(file, question):
+                if source.paths.exclude(file, question):
                     found[place] = _Excluded.UNOPENED
                     continue
             except AccelError:
                 continue  # the error is raised when the file is planned
             if file is self._first:
                 continue  # the question has opened it, and hands it on
-            handle = source.reader.at_hand(file, now)
+            handle = source.reader.cached_handle(file, now)
             if handle is not None:
                 places.append(place)
                 cached.append((file, handle))
@@ -270,7 +304,8 @@ class FileStream(FileJobs):
 
 @dataclass(slots=True)
 class _Uncounted:
-    """Pruned files that are not in the metrics yet: to count each by itself would cost as much as to prune it."""
+    """Pruned files that are not in the metrics yet: to count each by itself would cost as much as to prune
+    it."""
 
     files: int = 0
     row_groups: int = 0
@@ -319,7 +354,7 @@ class ListingSpeculation:
         self._moment = time.monotonic()
 
     async def holds(self) -> bool:
-        """Whether the source still holds the files that were expected."""
+        """Return whether the source still holds the files that were expected."""
         freshness = self._source.reader.opener.freshness
         block = await self._asking.confirm(self._expected)
         facts = None if block is None else block.files[0].facts
@@ -335,30 +370,55 @@ class ListingSpeculation:
 
 
 async def plan_files(source: ResolvedSource) -> list[FilePlan]:
-    """Return the plans of all files of a source, in order."""
+    """Return the plans of all files of a source, in order.
+
+    Of several files that cannot be planned, the error is that of the first.
+    """
     plans: dict[int, FilePlan] = {}
     stream = FileStream(source, pruned=plans)
+    under_way: set[int] = set()
+    ended, failed = asyncio.Event(), False
 
     async def work() -> None:
-        while (left := await stream.next()) is not None:
+        nonlocal failed
+        while not failed and (left := await stream.next()) is not None:
             place, file, opened = left
+            under_way.add(place)
             try:
-                plans[place] = await source.plan_current(file, opened)
-            except SKIPPED as error:
-                if source.on_error is OnError.RAISE:
-                    raise
-                source.reader.metrics.warn(f"skipped: {error.at(path=file.url)}")
-                plans[place] = FilePlan()
-                source.count(plans[place], 1)
+                plans[place] = await _plan_or_skip(source, file, opened)
+            except Exception:
+                # Files come out in order, so that those before it are done or under way. It stays among them:
+                # a later failure waits for it, and is cancelled.
+                failed = True
+                while min(under_way) < place:
+                    ended.clear()
+                    await ended.wait()
+                raise
+            under_way.discard(place)
+            ended.set()
 
     most = source.spec.options.max_files_in_flight
     block = await source.first_block()
+    workers = most if block.more else min(len(block.files), most)
     async with aclosing(stream), asyncio.TaskGroup() as group:
-        for _ in range(most if block.more else min(len(block.files), most)):
+        for _ in range(workers - 1):
             group.create_task(work())
+        await work()
     return [plans[place] for place in range(stream.num_files)]
 
 
+async def _plan_or_skip(source: ResolvedSource, file: FileEntry, opened: PrefetchedFile | None) -> FilePlan:
+    try:
+        return await source.plan_current(file, opened)
+    except SKIPPED as error:
+        skips = source.on_error is OnError.SKIP
+        if not skips or not skips_over(error, file.url, source.reader, warns=False):
+            raise
+        plan = FilePlan()
+        source.count(plan, 1)
+        return plan
+
+
 def _plan_without_tasks(row_groups: int, rows: int) -> FilePlan:
-    """The plan of a file of this size that was pruned."""
+    """Return the plan of a file of this size that was pruned."""
     return FilePlan(row_groups=row_groups, rows=rows)

@@ -1,7 +1,7 @@
 """Iterators over the batches of a scan, blocking and awaited.
 
-They are objects and not generators: the garbage collector may finalize a dropped iterator on any thread and under any
-lock, where nothing may wait for the I/O loop. `RunHandle` ends its run then.
+They are objects and not generators: the garbage collector may finalize a dropped iterator on any thread and
+under any lock, where nothing may wait for the I/O loop. `RunHandle` ends its run then.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pyarrow as pa
 
 from accel.errors import ObjectChangedError
+from accel.runtime import io_loop
 from accel.scanning.engine import Engine, ScanRuns
 from accel.scanning.run import RunHandle
-from accel.store import io_loop
 
 __all__ = ["AwaitedBatches", "BlockingBatches", "FixedSchemaBatches"]
 
@@ -58,7 +58,8 @@ class _Position:
 
 
 class BlockingBatches(_Position, Iterator[pa.RecordBatch]):
-    """The iterator of `for`. It is over once it has raised. `close` stops it early and waits until nothing is in flight."""
+    """The iterator of `for`. It is over once it has raised. `close` stops it early and waits until nothing is
+    in flight."""
 
     def __next__(self) -> pa.RecordBatch:
         self._enter()
@@ -85,7 +86,8 @@ class BlockingBatches(_Position, Iterator[pa.RecordBatch]):
 
 
 class FixedSchemaBatches(BlockingBatches):
-    """`BlockingBatches` for a caller who reads their buffers by a schema that was announced before the run began.
+    """`BlockingBatches` for a caller who reads their buffers by a schema that was announced before the run
+    began.
 
     Parameters
     ----------
@@ -106,7 +108,7 @@ class FixedSchemaBatches(BlockingBatches):
         self, engine: Engine, runs: ScanRuns, *, schema: pa.Schema, forget: Callable[[], None]
     ) -> None:
         super().__init__(engine, runs)
-        self._engine = engine
+        self.engine = engine
         self._announced = schema
         self._forget = forget
 
@@ -117,7 +119,7 @@ class FixedSchemaBatches(BlockingBatches):
             self.close()
             raise ObjectChangedError(
                 "there are other columns than when the schema of the scan was told",
-                path=self._engine.describe(),
+                path=self.engine.describe(),
                 hint="read it again",
             )
         return batch

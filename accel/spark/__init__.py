@@ -19,15 +19,19 @@ __all__ = [
     "build_index",
     "compact_index",
     "embed",
+    "explain",
     "lookup",
     "metrics",
     "optimize",
+    "prune",
     "read",
     "refresh_index",
     "register",
     "spark_arrow_schema",
     "spark_ddl",
     "spark_schema",
+    "sql",
+    "table",
 ]
 
 if TYPE_CHECKING:
@@ -36,18 +40,26 @@ if TYPE_CHECKING:
     from accel.spark.index_jobs import refresh_index as refresh_index
     from accel.spark.jobs import embed as embed
     from accel.spark.jobs import optimize as optimize
+    from accel.spark.pruning import explain as explain
+    from accel.spark.pruning import prune as prune
+    from accel.spark.pruning import sql as sql
+    from accel.spark.pruning import table as table
 
-_JOBS = {
+_LAZY = {
     "build_index": "index_jobs",
     "compact_index": "index_jobs",
     "embed": "jobs",
+    "explain": "pruning",
     "optimize": "jobs",
+    "prune": "pruning",
     "refresh_index": "index_jobs",
+    "sql": "pruning",
+    "table": "pruning",
 }
 
 
 def __getattr__(name: str) -> object:
-    # The workers of a scan have no use for what writes.
-    if name in _JOBS:
-        return getattr(import_module(f"accel.spark.{_JOBS[name]}"), name)
+    # The workers of a scan have no use for what writes, and pyspark is loaded by what needs its types.
+    if name in _LAZY:
+        return getattr(import_module(f"accel.spark.{_LAZY[name]}"), name)
     raise AttributeError(f"module 'accel.spark' has no attribute {name!r}")

@@ -1,4 +1,5 @@
-"""Credentials by the name of a function, so that no secret travels: every process that reads calls it itself."""
+"""Credentials by the name of a function, so that no secret travels: every process that reads calls it
+itself."""
 
 from __future__ import annotations
 

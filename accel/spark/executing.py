@@ -1,7 +1,8 @@
 """The executor's side of a Spark job: the tasks of one partition become record batches for Spark.
 
-A `TaskReader` travels in the pickled function of the job. It holds no task and no secret beyond the `storage_options` that a
-caller gave; an executor reads with its own cache and loop, which its Python worker shares among all tasks that it runs.
+A `TaskReader` travels in the pickled function of the job. It holds no task and no secret beyond the
+`storage_options` that a caller gave; an executor reads with its own cache and loop, which its Python worker
+shares among all tasks that it runs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from accel.api import scan
-from accel.decode.spark_types import spark_conversion
+from accel.decode.spark_types import Decimals, spark_conversion
 from accel.errors import AccelError, redact
 from accel.metrics import Metrics
 from accel.planning.plan import Plan
@@ -40,10 +41,11 @@ _FOR_EXECUTORS = ("storage_options", "options", "store")
 
 
 def for_executors(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keywords of a scan that its tasks need on an executor, without those that have their default.
+    """Return the keywords of a scan that its tasks need on an executor, without those that have their
+    default.
 
-    A cache belongs to its process and is not sent, but `cache=None` is. Of one with a directory or a server each Python worker
-    gets one with the same settings.
+    A cache belongs to its process and is not sent, but `cache=None` is. Of one with a directory or a server
+    each Python worker gets one with the same settings.
     """
     given = {name: keywords[name] for name in _FOR_EXECUTORS if keywords.get(name) is not None}
     if "cache" in keywords:
@@ -72,7 +74,8 @@ def _cache_of_process(make: Callable[..., Cache], settings: tuple[object, ...]) 
 
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Have Spark report an error by its own line alone, which names the file, and not below a traceback of the worker.
+    """Have Spark report an error by its own line alone, which names the file, and not below a traceback of
+    the worker.
 
     The Python worker ends with the error, so that the setting holds for nothing else.
     """
@@ -84,7 +87,8 @@ def one_line_errors() -> Iterator[None]:
 
 
 def batch_rows() -> int:
-    """Return the most rows of a batch in the session that runs this task: its `spark.sql.execution.arrow.maxRecordsPerBatch`."""
+    """Return the most rows of a batch in the session that runs this task: its
+    `spark.sql.execution.arrow.maxRecordsPerBatch`."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -106,6 +110,8 @@ class TaskReader:
     on_error: OnError = OnError.RAISE
     counts: Accumulator[Metrics] | None = None
     """Where the counts of the job are collected."""
+    decimals: Decimals = Decimals.SCALED
+    """The form in which the plan wants columns of decimals."""
 
     def read(
         self, batches: Iterable[pa.RecordBatch], shared: Mapping[str, bytes]
@@ -139,7 +145,8 @@ class TaskReader:
     def read_packed(
         self, batches: Iterable[pa.RecordBatch], shared: Mapping[str, bytes]
     ) -> Iterator[pa.RecordBatch]:
-        """Read batches whose column `PACKED` has the tasks of a partition in each row; otherwise as `read`."""
+        """Read batches whose column `PACKED` has the tasks of a partition in each row; otherwise as
+        `read`."""
         packed = (row.as_py() for batch in batches for row in batch.column(PACKED))
         return self.read((tasks for one in packed for tasks in unpack(one)), shared)
 
@@ -148,11 +155,11 @@ class TaskReader:
     ) -> Iterator[pa.RecordBatch]:
         while tasks:
             schema = tasks[0].file.question.output
-            convert = spark_conversion(schema)
-            asked = scan(Plan(tasks, schema=schema), limit=limit, **keywords)
+            convert = spark_conversion(schema, self.decimals)
+            running = scan(Plan(tasks, schema=schema), limit=limit, **keywords)
             skipped: AccelError | None = None
             try:
-                for batch in asked:
+                for batch in running:
                     limit = None if limit is None else limit - batch.num_rows
                     yield batch if convert is None else convert(batch)
             except SKIPPED as error:
@@ -160,8 +167,8 @@ class TaskReader:
                     raise
                 skipped = error
             finally:
-                asked.close()
-                counts = asked.metrics
+                running.close()
+                counts = running.metrics
                 if skipped is not None:
                     counts.warn(f"skipped: {skipped}")
                 self.count(counts)

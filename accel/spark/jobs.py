@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import numpy as np
 import pyarrow as pa
 
-from accel.api import AUTO
-from accel.arrays import from_ipc, to_ipc
+from accel.arrays import bytes_of, from_ipc, to_ipc
 from accel.maintenance.embedding_files import EmbeddedFile, EmbedFilesJob, EmbedFilesReport
-from accel.maintenance.layout import Preset, WrittenFile
-from accel.maintenance.optimizing import OptimizeJob, OptimizeReport, read_rows
-from accel.maintenance.ordering import Sample, count_before
+from accel.maintenance.layout import Layout, Preset, WrittenFile
+from accel.maintenance.optimizing import OptimizeJob, OptimizeReport
+from accel.maintenance.ordering import Ordering, Sample, count_before
 from accel.maintenance.progress import Progress
+from accel.maintenance.reading import read_rows
 from accel.maintenance.rewriting import Rewrite
 from accel.maintenance.staging import (
     OutputRecord,
@@ -33,6 +33,8 @@ from accel.maintenance.staging import (
     staged_name,
 )
 from accel.options import MIB, Options
+from accel.runtime.time_limits import time_limit
+from accel.scanning.spec import AUTO
 from accel.spark.executing import for_executors
 from accel.spark.partitions import parallelism_of, spread
 from accel.spark.stages import (
@@ -46,7 +48,8 @@ from accel.spark.stages import (
 )
 from accel.store.location import Location
 from accel.tables.journal import AddedFile
-from accel.writing.table_writer import BloomColumns, SortBy
+from accel.writing.sort_order import SortBy
+from accel.writing.table_writer import BloomColumns
 from accel.writing.wanted import Indexes
 
 if TYPE_CHECKING:
@@ -81,28 +84,36 @@ def optimize(
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
     options: Options | None = None,
+    timeout: float | None = None,
     **pyarrow_options: Any,
 ) -> OptimizeReport:
     """Rewrite the Parquet files of a directory on Spark, as `accel.optimize` does in one process.
 
-    The rows are cut into parts by their order, each part is sorted and written by one task, and the driver commits once, when all
-    are complete. Rows travel between executors as they are, so that no type is changed. A task that runs twice leaves a hidden
-    file at worst, which is removed. A job that was killed is finished by the next one of the same arguments, which does not write the
-    parts again that are complete.
+    The rows are cut into parts by their order, each part is sorted and written by one task, and the driver
+    commits once, when all are complete. Rows travel between executors as they are, so that no type is
+    changed. A task that runs twice leaves a hidden file at worst, which is removed. A job that was killed is
+    finished by the next one of the same arguments, which does not write the parts again that are complete.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
-        A session of Spark 4.0 or later.
+        A session of Spark 3.5 or later.
     source, to, sort_by, z_order, preset, target_file_size, row_group_size, page_rows, blooms, indexes, index
         As for `accel.optimize`. The driver and every executor must be able to reach both directories.
     parts : int, optional
-        Parts of the table that are sorted and written by one task each; by default as many as the session runs at once, more if one
-        would be of more than 512 MiB, and fewer if files would be smaller than `target_file_size`.
+        Parts of the table that are sorted and written by one task each; by default as many as the session
+        runs at once, more if one would be of more than 512 MiB, and fewer if files would be smaller than
+        `target_file_size`.
     progress : callable, optional
-        Called with a `JobProgress` on the driver now and then, from another thread: it counts tasks of Spark. On Spark Connect it is not called.
+        Called with a `JobProgress` on the driver now and then, from another thread: it counts tasks of Spark.
+        On Spark Connect it is not called.
     store, storage_options, options, **pyarrow_options
-        As for `accel.optimize`. `storage_options` reach the executors in the pickled function, and only if they are given.
+        As for `accel.optimize`. `storage_options` reach the executors in the pickled function, and only if
+        they are given.
+    timeout : float, optional
+        Seconds after which ScanTimeoutError is raised, unless the job is being committed: the driver ends
+        what it waits for, and cancels the job of Spark, whose tasks end within seconds. The next call goes on
+        from there.
 
     Returns
     -------
@@ -119,23 +130,27 @@ def optimize(
     if parts is not None and parts < 1:
         raise ValueError(f"parts is at least 1, not {parts}")
     own = session_of_pieces(spark)
-    job = OptimizeJob(
-        source, to, sort_by=sort_by, z_order=z_order, preset=preset, target_file_size=target_file_size,
-        row_group_size=row_group_size, page_rows=page_rows, blooms=blooms, indexes=indexes, index=index,
-        progress=progress, store=store, storage_options=storage_options, options=options,
-        pyarrow_options=pyarrow_options,
+    layout = Layout.of(
+        preset, target_file_size=target_file_size, row_group_size=row_group_size, page_rows=page_rows,
+        blooms=blooms, indexes=indexes, writer=pyarrow_options,
     )  # fmt: skip
-    given = for_executors({"store": store, "storage_options": storage_options, "options": options})
+    ordering = Ordering.of(sort_by, z_order)
+    reached = {"store": store, "storage_options": storage_options, "options": options}
+    job = OptimizeJob(
+        source, to, layout=layout, ordering=ordering, index=index, progress=progress, given=reached
+    )
+    given = for_executors(reached)
     # Credentials must not stay in the variables of a frame that a traceback may show.
-    del source, to, store, storage_options
-    finished = job.begin(RestartUnit.PART, f"spark, parts={parts}")
-    if finished is not None:
-        return finished
-    try:
-        return job.commit(_Rewriting(own, job, given, parts).run())
-    except BaseException:
-        job.abandon()
-        raise
+    del source, to, store, storage_options, reached
+    with time_limit(timeout, job.source):
+        finished = job.begin(RestartUnit.PART, f"spark, parts={parts}")
+        if finished is not None:
+            return finished
+        try:
+            return job.commit(_Rewriting(own, job, given, parts).run())
+        except BaseException:
+            job.abandon()
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +183,7 @@ class _Executors:
     def sample(self, number: int, pieces: Iterator[bytes]) -> Iterator[Piece]:
         """Return some rows of the columns that the order depends on."""
         names = self.rewrite.ordering.names
-        narrow = replace(self.rewrite, schema=pa.schema([self.rewrite.schema.field(name) for name in names]))
+        narrow = self.rewrite.of_columns(names)
         for piece in pieces:
             share: _Share = pickle.loads(piece)
             sample = Sample(self.num_rows)
@@ -184,7 +199,7 @@ class _Executors:
             for table in read_rows(share.urls, self.rewrite, self.given):
                 for part, rows in self._parts_of(share.folder, table):
                     waiting.setdefault(part, []).append(rows)
-                    nbytes[part] = nbytes.get(part, 0) + rows.nbytes
+                    nbytes[part] = nbytes.get(part, 0) + bytes_of(rows)
                 full = sum(nbytes.values()) > _WAITING_BYTES
                 for part in [part for part, size in nbytes.items() if full or size >= PIECE_BYTES]:
                     yield from _pieces(part, waiting.pop(part))
@@ -239,7 +254,7 @@ class _Executors:
 
 def _pieces(part: int, tables: Sequence[pa.Table]) -> Iterator[Piece]:
     table = pa.concat_tables(tables)
-    count = max(1, table.nbytes // (2 * PIECE_BYTES))
+    count = max(1, bytes_of(table) // (2 * PIECE_BYTES))
     rows = -(-len(table) // count) or 1
     for start in range(0, len(table), rows):
         yield part, to_ipc(table.slice(start, rows))
@@ -259,7 +274,7 @@ class _Rewriting:
         self._complete = job.outputs
         self._executors = _Executors(
             rewrite=Rewrite(
-                schema=job.table.schema, ordering=job.ordering, layout=job.layout, options=job.options
+                stored=job.table.stored, ordering=job.ordering, layout=job.layout, options=job.options
             ),
             given=given,
             target=job.target,
@@ -293,12 +308,13 @@ class _Rewriting:
         return self._named([(shares[number].folder, files) for number, files in sorted(found.items())])
 
     def _is_left(self, folder: int) -> bool:
-        """Whether a folder has parts that are not written."""
+        """Return whether a folder has parts that are not written."""
         first, after = self._executors.firsts[folder : folder + 2]
         return any(part not in self._complete for part in range(first, after))
 
     def _settle_parts(self) -> None:
-        """Choose the parts of the table, and the ranks along a Z curve: as the plan has them, or by a sample of the rows."""
+        """Choose the parts of the table, and the ranks along a Z curve: as the plan has them, or by a sample
+        of the rows."""
         plan = self._job.plan or self._plan_parts()
         executors = self._executors
         ordering = replace(executors.rewrite.ordering, limits=plan.curve)
@@ -401,19 +417,23 @@ def embed(
     store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
     options: Options | None = None,
+    timeout: float | None = None,
 ) -> EmbedFilesReport:
     """Put indexes into all Parquet files of a directory on Spark, as `accel.embed_files` does in one process.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
-        A session of Spark 4.0 or later.
+        A session of Spark 3.5 or later.
     source, to, indexes, index
         As for `accel.embed_files`. Every executor must be able to reach both directories.
     progress : callable, optional
         As for `optimize`.
     store, storage_options, options
-        As for `accel.embed_files`. `storage_options` reach the executors in the pickled function, and only if they are given.
+        As for `accel.embed_files`. `storage_options` reach the executors in the pickled function, and only if
+        they are given.
+    timeout : float, optional
+        As for `optimize`. Files that have their indexes by then keep them.
 
     Returns
     -------
@@ -423,7 +443,8 @@ def embed(
     Raises
     ------
     AccelError, TypeError, ValueError
-        As `accel.embed_files` raises them. An executor that fails raises Spark's error, which has the text of accel's.
+        As `accel.embed_files` raises them. An executor that fails raises Spark's error, which has the text of
+        accel's.
     """
     own = session_of_pieces(spark)
     given = for_executors({"store": store, "storage_options": storage_options, "options": options})
@@ -433,16 +454,17 @@ def embed(
     )  # fmt: skip
     work = partial(_embed_share, source=source, to=to, indexes=indexes, given=given)
     del source, to, store, storage_options
-    paths = job.paths()
-    count = min(len(paths), parallelism_of(own) * SHARES)
-    shares = [json.dumps(paths[at::count]).encode() for at in range(count)]
-    rows = collect(own, run_shares(own, shares, work), progress, stage="embed")
-    files = [
-        EmbeddedFile(**{**each, "warnings": tuple(each["warnings"])})
-        for row in rows
-        for each in json.loads(row.piece)
-    ]
-    return job.report(paths, sorted(files, key=lambda file: file.path))
+    with time_limit(timeout, job.source):
+        paths = job.paths()
+        count = min(len(paths), parallelism_of(own) * SHARES)
+        shares = [json.dumps(paths[at::count]).encode() for at in range(count)]
+        rows = collect(own, run_shares(own, shares, work), progress, stage="embed")
+        files = [
+            EmbeddedFile(**{**each, "warnings": tuple(each["warnings"])})
+            for row in rows
+            for each in json.loads(row.piece)
+        ]
+        return job.report(paths, sorted(files, key=lambda file: file.path))
 
 
 def _embed_share(

@@ -1,7 +1,8 @@
-"""Key columns of a join with files: which types are equal where Spark says so, and the predicate that keys become.
+"""Key columns of a join with files: which types are equal where Spark says so, and the predicate that keys
+become.
 
-The predicate may match too many rows, because Spark's own join decides in the end, and none too few. So a pair of types is
-accepted only if every row that equals a key in Spark passes the predicate here.
+The predicate may match too many rows, because Spark's own join decides in the end, and none too few. So a
+pair of types is accepted only if every row that equals a key in Spark passes the predicate here.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ __all__ = [
 
 _PLAIN: Final = "{}"
 _NUMBER: Final = r"tinyint|smallint|int|bigint|decimal\(.*\)"
-_UUID: Final = "CASE WHEN {0} RLIKE '^[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}$' THEN unhex(replace({0}, '-', '')) END"
+_UUID: Final = "CASE WHEN {0} RLIKE '^[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}$' THEN unhex(replace({0}, '-', '')) END"  # noqa: E501
 """Spark sees the UUIDs of the files in lower case: other text equals none."""
 _ACCEPTED: Final[Mapping[Family, Mapping[str, str]]] = {
     Family.BOOLEAN: {"boolean": _PLAIN},
@@ -63,7 +64,8 @@ _ACCEPTED: Final[Mapping[Family, Mapping[str, str]]] = {
     Family.DURATION: {"interval (day|hour|minute|second).*": _PLAIN},
     Family.NULL: {".*": _PLAIN},
 }
-"""By the family of the files' column: the types that Spark compares with it by value, and how the keys are converted."""
+"""By the family of the files' column: the types that Spark compares with it by value, and how the keys are
+converted."""
 _INSTANT: Final = {"timestamp": _PLAIN, "timestamp_ntz|date|string": "try_cast({} AS timestamp)"}
 _LOCAL: Final = {"timestamp_ntz": _PLAIN, "date": "try_cast({} AS timestamp_ntz)"}
 _NANOS: Final = 1000
@@ -76,7 +78,8 @@ _MOST_GROUPS: Final = 64
 
 
 def key_sql(given: str, column: pa.Field, *, name: str) -> str:
-    """Return SQL, with `{}` for a key column, of the values that compare with a column of the files; null equals none.
+    """Return SQL, with `{}` for a key column, of the values that compare with a column of the files; null
+    equals none.
 
     Parameters
     ----------
@@ -103,9 +106,12 @@ def key_sql(given: str, column: pa.Field, *, name: str) -> str:
     if given == "void":
         return _PLAIN
     raise SchemaMismatchError(
-        f"keys of Spark's type {given}, as in the column {name!r} of the DataFrame, are not looked up in {kind}",
+        f"keys of Spark's type {given}, as in the column {name!r} of the DataFrame, are not looked up in "
+        f"{kind}",
         place=f"column {column.name}",
-        hint="cast the keys to the type that accel.spark.read gives this column, or join with accel.spark.read",
+        hint=(
+            "cast the keys to the type that accel.spark.read gives this column, or join with accel.spark.read"
+        ),
     )
 
 
@@ -114,7 +120,7 @@ def _value_type(column: pa.Field) -> pa.DataType:
 
 
 def _is_finer(column: pa.Field) -> bool:
-    """Whether values of the files differ that are one to Spark: those in nanoseconds."""
+    """Return whether values of the files may differ that are equal to Spark: those in nanoseconds."""
     kind = kind_of(_value_type(column))
     temporal = kind.family in (Family.TIMESTAMP, Family.TIME, Family.DURATION)
     return temporal and kind.step == (1, 1)
@@ -134,8 +140,8 @@ def key_list(values: pa.ChunkedArray | pa.Array) -> pa.Array:
 def tuple_predicate(columns: Sequence[pa.Field], keys: pa.Table) -> Expr:
     """Return a predicate that every row passes whose key columns equal one of the rows of a table.
 
-    One of several columns that has few values gets, for each of them, lists of the others: of keys of a day and a number, a
-    page of one day is read only for numbers of that day.
+    One of several columns that has few values gets, for each of them, lists of the others: of keys of a day
+    and a number, a page of one day is read only for numbers of that day.
 
     Parameters
     ----------
@@ -175,7 +181,8 @@ def key_ranges(values: pa.Array, most: int = MOST_RANGES) -> pa.Table:
 
 
 def ranges_of_batches(batches: Iterator[pa.RecordBatch], most: int = MOST_RANGES) -> Iterator[pa.RecordBatch]:
-    """Yield at most so many ranges that hold all values of batches of one column, which is sorted, in bounded memory."""
+    """Yield at most so many ranges that hold all values of batches of one column, which is sorted, in bounded
+    memory."""
     found: pa.Table | None = None
     for batch in batches:
         values = batch.column(0)
@@ -241,7 +248,8 @@ def _between(column: Column, low: Value, high: Value) -> Expr:
 
 
 def _ends(ends: pa.ChunkedArray, column: pa.Field, *, upper: bool) -> list[Any]:
-    """Return the ends of ranges as literals, which exceed all values of the files that are one of them to Spark."""
+    """Return the ends of ranges as literals, which exceed all values of the files that are one of them to
+    Spark."""
     of, kind = kind_of(_value_type(column)), kind_of(ends.type)
     rest = _NANOS - 1 if upper and _is_finer(column) else 0
     if kind.family in (Family.DATE, Family.TIME, Family.TIMESTAMP, Family.DURATION):

@@ -63,7 +63,8 @@ def partition_count(nbytes: npt.NDArray[np.int64], parallelism: int) -> int:
 
 
 def spread(nbytes: npt.NDArray[np.int64], partitions: int) -> npt.NDArray[np.int32]:
-    """Return the partition of each task: runs of consecutive tasks of about equal weight, numbered without gaps."""
+    """Return the partition of each task: runs of consecutive tasks of about equal weight, numbered without
+    gaps."""
     if len(nbytes) == 0:
         return np.zeros(0, dtype=np.int32)
     weights = nbytes + _TASK_COST
@@ -74,13 +75,13 @@ def spread(nbytes: npt.NDArray[np.int64], partitions: int) -> npt.NDArray[np.int
 
 def enough_tasks(tasks: pa.Table, limit: int) -> pa.Table:
     """Return the first tasks: as many as are certain to hold so many matching rows."""
-    at_hand = 0
+    counted = 0
     for number, (starts, stops) in enumerate(
-        zip(tasks["sure_starts"].to_pylist(), tasks["sure_stops"].to_pylist(), strict=True)
+        zip(tasks["certain_starts"].to_pylist(), tasks["certain_stops"].to_pylist(), strict=True)
     ):
-        if at_hand >= limit:
+        if counted >= limit:
             return tasks.slice(0, number)
-        at_hand += sum(stops) - sum(starts)
+        counted += sum(stops) - sum(starts)
     return tasks
 
 

@@ -1,7 +1,8 @@
 """Planning a DataFrame: on the driver, or as a stage of the executors where the files are many.
 
-Either way the driver lists the files, or asks an index for them, and settles the schema by one footer. Then it plans all files
-itself, or sends their names: the executors open and plan them, a thousand at a time, so that the driver holds names alone.
+Either way the driver lists the files, or asks an index for them, and settles the schema by one footer. Then
+it plans all files itself, or sends their names: the executors open and plan them, a thousand at a time, so
+that the driver holds names alone.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,19 +23,18 @@ from accel.planning.plan import Plan
 from accel.planning.query import Question
 from accel.predicate import codec
 from accel.predicate.expr import Expr
-from accel.scanning.block_pruning import excluded_by_facts
+from accel.runtime import io_loop
 from accel.scanning.resolved_source import ResolvedSource
-from accel.scanning.spec import OnError
+from accel.scanning.spec import OnError, is_source
 from accel.spark.credentials import with_credentials
 from accel.spark.executing import one_line_errors
-from accel.store import io_loop
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
 
 __all__ = ["FilePlanner", "FoundFiles", "Planning", "plan_or_find"]
 
-_MOST_FILES = 2_000
+MOST_FILES = 2_000
 """Files that the driver plans: it opens them in about the time that a Spark stage takes to start."""
 _MOST_INDEXED = 20_000
 """The same where an index outside the files has their metadata: none is opened then."""
@@ -53,6 +53,10 @@ class Planning(enum.StrEnum):
     """On the driver, which holds all tasks."""
     EXECUTORS = "executors"
     """On the executors, as a stage before the one that reads. Rows then come in no order."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> NoReturn:
+        raise ValueError(f'planning is "auto", "driver" or "executors", not {value!r:.80}')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,25 +98,30 @@ def plan_or_find(
     AccelError
         As `accel.plan` raises it.
     """
-    if planning is Planning.EXECUTORS and keywords.get("selection") is not None:
-        raise ValueError('selection= names files of the whole scan: it goes with planning="driver"')
+    names_files = keywords.get("selection") is not None or is_source(source)
+    if planning is Planning.EXECUTORS and names_files:
+        raise ValueError(
+            "selection= names files of the whole scan, and a source of your own says more of files than "
+            "their paths: "
+            'they go with planning="driver"'
+        )
     try:
-        if planning is Planning.DRIVER or keywords.get("selection") is not None:
+        if planning is Planning.DRIVER or names_files:
             return plan(source, where, on_error=on_error.value, **keywords)
-        engine = scan(source, where, **keywords)._engine
+        engine = scan(source, where, **keywords).engine
     finally:
         # Credentials must not stay in the variables of a frame that a traceback may show.
         keywords, source = {}, None
     metrics = Metrics()
 
     async def find() -> Plan | FoundFiles:
-        found = await engine.find(metrics, on_error=on_error)
-        block = await found.first_block()
-        indexed = block.catalog_trips > 0 or any(file.facts is not None for file in block.files[:1])
-        few = not block.more and len(block.files) <= (_MOST_INDEXED if indexed else _MOST_FILES)
-        if planning is Planning.AUTO and few:
-            return await engine.plan(metrics, found=found, on_error=on_error)
-        return await _find_all(found)
+        async with engine.in_time(), engine.find(metrics, on_error=on_error) as found:
+            block = await found.first_block()
+            indexed = block.catalog_trips > 0 or any(file.facts is not None for file in block.files[:1])
+            few = not block.more and len(block.files) <= (_MOST_INDEXED if indexed else MOST_FILES)
+            if planning is Planning.AUTO and few:
+                return await engine.plan(metrics, found=found, on_error=on_error)
+            return await _find_all(found)
 
     return io_loop.run(find())
 
@@ -123,16 +132,12 @@ async def _find_all(found: ResolvedSource) -> FoundFiles:
     entries: list[FileEntry] = []
     block: FileBlock | None = first
     while block is not None:
-        files = found.chosen(block)
-        excluded = excluded_by_facts(files, question)
-        for file, by_facts in zip(files, excluded, strict=True):
-            left_out = by_facts or _by_path(found, file, question)
+        for file in found.chosen(block, question):
+            left_out = _by_path(found, file, question)
             found.reader.metrics.files.add(total=int(left_out), kept=0)
             if not left_out:
                 entries.append(file)
         block = await found.next_block()
-    if found.prefetcher is not None:
-        await found.prefetcher.aclose()
     return FoundFiles(
         entries=entries,
         partition_schema=first.partition_schema,

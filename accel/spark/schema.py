@@ -104,7 +104,9 @@ def _type(kind: Any, path: str) -> DataType:
     found = getattr(spark, name, None)
     if found is None:
         raise SchemaMismatchError(
-            f"this Spark has no {ddl} type", place=f"column {path}", hint="leave the column out with columns="
+            f"this Spark has no {ddl} type",
+            place=f"column {path}",
+            hint="leave the column out with `columns=`",
         )
     return found()  # type: ignore[no-any-return]
 

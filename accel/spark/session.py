@@ -12,7 +12,7 @@ from accel.spark.partitions import parallelism_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["metrics", "register"]
+__all__ = ["is_case_sensitive", "metrics", "register"]
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -20,22 +20,24 @@ _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 def register(spark: SparkSession, *, pushdown: bool | None = None) -> None:
     """Register the data source `accel` in a session.
 
-    Afterwards `spark.read.format("accel")`, `spark.readStream.format("accel")` and `CREATE TEMPORARY VIEW … USING accel` read
-    Parquet files by accel. The options are listed in docs/spark.md.
+    Afterwards `spark.read.format("accel")`, `spark.readStream.format("accel")` and `CREATE TEMPORARY VIEW …
+    USING accel` read Parquet files by accel. The options are listed in docs/spark.md.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
         A session of Spark 4.1 or later, of Spark Connect too.
     pushdown : bool, optional
-        Whether Spark's filters prune and are answered by accel; it turns `spark.sql.python.filterPushdown.enabled` on. By
-        default from Spark 4.4 on. **Spark 4.1 to 4.3 give wrong rows with it** where one loaded DataFrame or view is used with
-        more than one filter: see docs/spark.md. The option `where` prunes in any version.
+        Whether Spark's filters prune and are answered by accel; it turns
+        `spark.sql.python.filterPushdown.enabled` on. By default from Spark 4.4 on. **Spark 4.1 to 4.3 give
+        wrong rows with it** where one loaded DataFrame or view is used with more than one filter: see
+        docs/spark.md. The option `where` prunes in any version.
 
     Raises
     ------
     AccelError
-        This Spark has no Python data sources with filters, or the session was made by `newSession` from one that had accel.
+        This Spark has no Python data sources with filters, or the session was made by `newSession` from one
+        that had accel.
     TypeError
         `spark` is no session.
 
@@ -57,7 +59,9 @@ def register(spark: SparkSession, *, pushdown: bool | None = None) -> None:
     pushes = pushes_soundly() if pushdown is None else pushdown
     if pushes:
         spark.conf.set(_PUSHDOWN, "true")
-    source = make_source(parallelism_of(spark), counts_of(spark), pushdown=pushes)
+    source = make_source(
+        parallelism_of(spark), counts_of(spark), pushdown=pushes, case_sensitive=is_case_sensitive(spark)
+    )
     try:
         spark.dataSource.register(source)
     except Exception as error:
@@ -72,8 +76,8 @@ def register(spark: SparkSession, *, pushdown: bool | None = None) -> None:
 def metrics(spark: SparkSession) -> AbstractContextManager[Metrics]:
     """Count what accel does in the Spark jobs of a session that run within a `with` block.
 
-    Planning and tasks are counted, of `accel.spark.read` and of `format("accel")` alike; tasks that Spark ran in vain are not.
-    Files that `on_error="skip"` left out are in `warnings`.
+    Planning and tasks are counted, of `accel.spark.read` and of `format("accel")` alike; tasks that Spark ran
+    in vain are not. Files that `on_error="skip"` left out are in `warnings`.
 
     Parameters
     ----------
@@ -83,8 +87,8 @@ def metrics(spark: SparkSession) -> AbstractContextManager[Metrics]:
     Returns
     -------
     context manager of Metrics
-        Its counts are complete when the last job of the block has ended. A task that Spark ends early, because a `limit` of the
-        DataFrame has its rows, counts nothing.
+        Its counts are complete when the last job of the block has ended. A task that Spark ends early,
+        because a `limit` of the DataFrame has its rows, counts nothing.
 
     Raises
     ------
@@ -100,3 +104,8 @@ def metrics(spark: SparkSession) -> AbstractContextManager[Metrics]:
     from accel.spark.job_metrics import collect_metrics
 
     return collect_metrics(spark)
+
+
+def is_case_sensitive(spark: SparkSession) -> bool:
+    """Return whether the session tells names of columns apart by their case."""
+    return spark.conf.get("spark.sql.caseSensitive", "false") == "true"

@@ -1,4 +1,5 @@
-"""Stages of a job on Spark: shares of work go to the executors, and what comes of each comes back as rows of Arrow."""
+"""Stages of a job on Spark: shares of work go to the executors, and what comes of each comes back as rows of
+Arrow."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from accel.maintenance.progress import JobProgress, Progress
+from accel.spark.arrow_frames import arrow_frame
 from accel.spark.executing import one_line_errors
+from accel.spark.job_limits import jobs_in_time
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,11 +45,13 @@ _LOOK_SECONDS: Final = 1.0
 Piece = tuple[int, bytes]
 """Bytes, and the number of the share that they are of."""
 Work = Callable[[int, Iterator[bytes]], Iterator[Piece]]
-"""Is called in an executor with the number of a share and its pieces; yields pieces of the same or of other numbers."""
+"""Is called in an executor with the number of a share and its pieces; yields pieces of the same or of other
+numbers."""
 
 
 def session_of_pieces(spark: SparkSession) -> SparkSession:
-    """Return a session in which few rows are in memory at once, as each is large; other sessions keep their settings.
+    """Return a session in which few rows are in memory at once, as each is large; other sessions keep their
+    settings.
 
     Raises
     ------
@@ -63,10 +68,11 @@ def session_of_pieces(spark: SparkSession) -> SparkSession:
 
 
 def run_shares(spark: SparkSession, shares: Sequence[bytes], work: Work) -> DataFrame:
-    """Return the pieces that come of all shares, each of which is one task. The shares are numbered from 0."""
+    """Return the pieces that come of all shares, each of which is one task. The shares are numbered from
+    0."""
     numbers = pa.array(range(len(shares)), pa.int32())
     table = pa.Table.from_arrays([numbers, pa.array(shares, pa.binary())], schema=_PIECES_ARROW)
-    return group_pieces(spark.createDataFrame(table), len(shares), work)
+    return group_pieces(arrow_frame(spark, table), len(shares), work)
 
 
 def group_pieces(frame: DataFrame, count: int, work: Work) -> DataFrame:
@@ -93,13 +99,14 @@ class _Worker:
 
 
 def collect(spark: SparkSession, frame: DataFrame, progress: Progress | None, *, stage: str) -> list[Any]:
-    """Run a job and return its rows. `progress` is called with the tasks of the stage that are done, and with all of them, now
-    and then; Spark's web UI has the name of the stage as the description of the job."""
+    """Run a job and return its rows. `progress` is called with the tasks of the stage that are done, and with
+    all of them, now and then; Spark's web UI has the name of the stage as the description of the job."""
     context = getattr(spark, "sparkContext", None)
-    if context is None:
-        return list(frame.collect())
-    with _described(context, f"accel: {stage}"):
-        return _run(context, frame, progress, stage)
+    with jobs_in_time(spark):
+        if context is None:
+            return list(frame.collect())
+        with _described(context, f"accel: {stage}"):
+            return _run(context, frame, progress, stage)
 
 
 @contextlib.contextmanager

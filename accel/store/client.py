@@ -1,46 +1,37 @@
-"""The client of one store, whose reads are coalesced, gated, retried, pinned and counted; and the registry of clients."""
+"""The client of one store, whose reads are coalesced, gated, retried, pinned and counted."""
 
 from __future__ import annotations
 
 import dataclasses
-import operator
-import os
-import threading
-import weakref
+import sys
+import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
-
-from cachetools import LRUCache
 
 from accel.coalesce import Fetch, Merging, RequestShape, assemble, joined_bytes
 from accel.errors import (
-    AccelError,
     ObjectChangedError,
     ParquetFormatError,
     StoreError,
-    forget_frames,
 )
 from accel.metrics import Metrics
 from accel.options import MIB, Options
 from accel.ranges import ByteRange, Kind, ObjectId, Stash, Suffix, Want
-from accel.store import io_loop
-from accel.store.fetch import Fetcher, Pin, Retry, same_etag
+from accel.runtime.tasks import Group
+from accel.runtime.threads import WORK
+from accel.store.fetch import Fetcher, Pin, Retry
 from accel.store.gate import Gate, open_file_limit
-from accel.store.identity import ByIdentity, StorageOptions, credentials_token
 from accel.store.listing import Cuts, Listings
-from accel.store.location import Location, parse_url
 from accel.store.network import Network, network_to
 from accel.store.range_store import Header, Mover, ObjectEntry, PageSeen, Payload, RangeStore, Remover
-from accel.store.request_errors import ErrorContext, SuffixUnsupportedError, foremost
-from accel.store.storage_options import build_store
-from accel.store.tasks import Group
-from accel.store.threads import WORK
+from accel.store.request_errors import EmptyObjectError, ErrorContext, SuffixUnsupportedError, foremost
+from accel.versions import same_etag
 
-__all__ = ["Client", "Connector", "client_for"]
+__all__ = ["Client"]
 
 
 class Client:
-    """Reads one store: coalesces ranges, bounds what is under way, retries, checks versions, counts. Used on the I/O loop.
+    """Reads one store: coalesces ranges, bounds what is under way, retries, checks versions, counts. Used on
+    the I/O loop.
 
     Parameters
     ----------
@@ -77,15 +68,15 @@ class Client:
         self.gate = Gate(most, max_bytes=options.memory_limit)
         self.network = network_to(root, options) if network is None else network
         """The measured latency and bandwidth."""
-        self._fetcher = Fetcher(
+        self.fetcher = Fetcher(
             store,
             gate=self.gate,
             retry=self.retry,
             network=self.network,
             allow_unpinned=options.allow_unpinned,
         )
-        self._listings = Listings(store, gate=self.gate, retry=self.retry, cuts=cuts)
-        # Without them, the size is asked for first.
+        self.listings = Listings(store, gate=self.gate, retry=self.retry, cuts=cuts)
+        # Without them, the size is requested first.
         self.suffixes = bool(getattr(store, "suffixes", True))
         warning = getattr(store, "warning", None)
         self.warning = warning if isinstance(warning, str) else None
@@ -132,8 +123,8 @@ class Client:
         ObjectChangedError
             The status, etag or size shows another version, or the object is gone.
         StoreError
-            A request failed; the others are cancelled then. Or the store gives no etag, and `options.allow_unpinned`
-            is not set.
+            A request failed; the others are cancelled then. Or the store gives no etag, and
+            `options.allow_unpinned` is not set.
         """
         if not wants:
             return {}
@@ -159,8 +150,9 @@ class Client:
     ) -> Payload:
         """Return the last `length` bytes of an object, or all of it if it is shorter.
 
-        Without a pin the request is a suffix range, whose response gives the size of the object; a store without suffix
-        ranges costs a HEAD request before. With the pin of a listing the range is exact, and of that version.
+        Without a pin the request is a suffix range, whose response gives the size of the object; a store
+        without suffix ranges costs a HEAD request before. With the pin of a listing the range is exact, and
+        of that version.
 
         Raises
         ------
@@ -180,7 +172,7 @@ class Client:
         last = ByteRange(max(0, pin.size - 8), pin.size)
         try:
             with self._naming(pin.path):
-                await self._fetcher.fetch(
+                await self.fetcher.fetch(
                     pin.path, last, pin=Pin(pin.size, pin.etag), kind=Kind.REVALIDATE, metrics=metrics
                 )
         except ObjectChangedError:
@@ -193,11 +185,12 @@ class Client:
         *,
         metrics: Metrics | None = None,
         begun: PageSeen | None = None,
+        after: str | None = None,
     ) -> list[ObjectEntry]:
         """Return the objects below `prefix`, sorted by path: see `Listings.list_below`."""
         with self._naming(prefix):
-            return await self._listings.list_below(
-                prefix, Metrics() if metrics is None else metrics, begun=begun
+            return await self.listings.list_below(
+                prefix, Metrics() if metrics is None else metrics, begun=begun, after=after
             )
 
     async def head(self, path: str, *, metrics: Metrics | None = None) -> ObjectEntry:
@@ -233,7 +226,7 @@ class Client:
     async def _read_tail(self, path: str, length: int, metrics: Metrics, pin: ObjectId | None) -> Payload:
         if pin is None and self.suffixes:
             try:
-                return await self._fetcher.fetch(
+                return await self.fetcher.fetch(
                     path, Suffix(length), pin=Pin(), kind=Kind.TAIL, metrics=metrics
                 )
             except SuffixUnsupportedError as error:
@@ -243,14 +236,14 @@ class Client:
             except StoreError as error:
                 if error.status != 416:
                     raise
-                raise ParquetFormatError("the file is empty", path=path) from None
+                raise EmptyObjectError(path) from None
         elif pin is None:
             entry = await self._head(path, metrics)
         else:
             entry = ObjectEntry(path, pin.size, pin.etag)
         if entry.size <= 0:
-            raise ParquetFormatError("the file is empty", path=path)
-        payload = await self._fetcher.fetch(
+            raise EmptyObjectError(path)
+        payload = await self.fetcher.fetch(
             path,
             ByteRange(max(0, entry.size - length), entry.size),
             pin=Pin(entry.size, entry.etag),
@@ -271,23 +264,29 @@ class Client:
             )
 
         async def attempt() -> ObjectEntry:
+            started, came = time.perf_counter(), False
             try:
                 async with self.gate.slot():
-                    return await store.head(path)
+                    found = await store.head(path)
+                came = True
+                return found
             finally:
                 metrics.count_request(Kind.HEAD, 0)
+                took = time.perf_counter() - started
+                failure = None if came else sys.exception()
+                metrics.report_request(Kind.HEAD, path, place=None, nbytes=0, seconds=took, error=failure)
 
         return await self.retry.run(attempt, on_retry=lambda: metrics.add("retries"))
 
     async def _fetch(self, path: str, fetch: Fetch, pin: Pin, metrics: Metrics) -> Payload:
-        return await self._fetcher.fetch(path, fetch.range, pin=pin, kind=fetch.kind, metrics=metrics)
+        return await self.fetcher.fetch(path, fetch.range, pin=pin, kind=fetch.kind, metrics=metrics)
 
     async def _fetch_all(
         self, path: str, fetches: Sequence[Fetch], pin: Pin, metrics: Metrics
     ) -> Sequence[Payload]:
-        if self._fetcher.gathers:
+        if self.fetcher.gathers:
             ranges = [(fetch.range, fetch.kind) for fetch in fetches]
-            gathered = await self._fetcher.gather(path, ranges, pin=pin, metrics=metrics)
+            gathered = await self.fetcher.gather(path, ranges, pin=pin, metrics=metrics)
             if gathered is not None:
                 return gathered
         try:
@@ -332,185 +331,5 @@ def _unpinnable(path: str) -> StoreError:
     return StoreError(
         "the store gives no etag, so several reads of this object may mix two versions of it",
         path=path,
-        hint="options.allow_unpinned reads it without that protection",
-    )
-
-
-# The options that a client depends on; scans that differ in others share it.
-_OF_CLIENT = operator.attrgetter(
-    "max_gap_bytes",
-    "max_coalesced_bytes",
-    "max_requests_in_flight",
-    "memory_limit",
-    "assumed_latency",
-    "assumed_bandwidth",
-    "connect_timeout",
-    "read_timeout",
-    "transport",
-    "max_attempts",
-    "backoff_base",
-    "backoff_max",
-    "max_unranged_bytes",
-    "allow_unpinned",
-)
-_MOST_CLIENTS = 128
-# Different options for which the state of one of the caller's stores is remembered: a timeout may differ in every call.
-_MOST_OF_ONE = 16
-
-
-class _CallersStore:
-    """What is remembered of a store that the caller made. It outlives the clients, which last no longer than a scan, and
-    refers to nothing of the caller's."""
-
-    def __init__(self, _: object) -> None:
-        self.token = f"store-{os.urandom(8).hex()}"
-        self.cuts = Cuts()
-        self.networks: LRUCache[tuple[float, float], Network] = LRUCache(_MOST_OF_ONE)
-        # By options. obstore takes 6 ms to make a store.
-        self.transports: LRUCache[tuple[object, ...], RangeStore] = LRUCache(_MOST_OF_ONE)
-        self.clients: weakref.WeakValueDictionary[tuple[object, ...], Client] = weakref.WeakValueDictionary()
-
-
-class _Registry:
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.clients: LRUCache[tuple[object, ...], Client] = LRUCache(_MOST_CLIENTS)
-        self.callers_stores = ByIdentity(_CallersStore)
-
-
-_registry = _Registry()
-# A lock that another thread held at the fork would never be released in the child.
-os.register_at_fork(after_in_child=_registry.__init__)  # type: ignore[misc]
-
-
-def client_for(
-    where: Location | str,
-    *,
-    storage_options: StorageOptions | None = None,
-    store: object | None = None,
-    options: Options | None = None,
-) -> Client:
-    """Return the client of a store, which is shared by all calls with equal root, options and credentials.
-
-    Parameters
-    ----------
-    where : Location or str
-        A location, or a root as in `Location.root`.
-    storage_options : mapping, optional
-        obstore's keys, or Hadoop's `fs.s3a.*`; `headers` for a plain HTTP server.
-    store : obstore store or RangeStore, optional
-        Replaces the store that `where` names.
-    options : Options, optional
-
-    Raises
-    ------
-    StoreError
-    """
-    io_loop.refuse_forked()
-    options = Options() if options is None else options
-    share = _OF_CLIENT(options)
-    if store is not None:
-        return _client_of(store, options, share)
-    if where == "store:" or (isinstance(where, Location) and where.scheme == "store"):
-        raise StoreError(
-            "this path is of a store of the caller's, which is not here", hint="give it by store="
-        )
-    location = parse_url(where + "/") if isinstance(where, str) else where
-    if storage_options is not None and not hasattr(storage_options, "items"):
-        raise StoreError(f"storage_options is a {type(storage_options).__name__}, not a mapping")
-    if not all(isinstance(name, str) for name in storage_options or ()):
-        unnamed = StoreError("storage_options names an option by something else than text")
-        unnamed.hides = True
-        raise unnamed
-    token = credentials_token(location.root, storage_options)
-    key = (location.root, token, share)
-    with _registry.lock:
-        client = _registry.clients.get(key)
-        if client is None or _is_broken(client.store):
-            try:
-                transport = build_store(location, storage_options, options=options)
-            except AccelError as error:
-                error.hides = True  # all frames from here to the caller hold the options, and these the keys
-                raise
-            client = Client(transport, root=location.root, token=token, options=options)
-            _registry.clients[key] = client
-        return client
-
-
-class Connector:
-    """Finds clients with the arguments of one call, which neither its repr nor the frames of an error show."""
-
-    def __init__(
-        self, *, storage_options: StorageOptions | None, store: object | None, options: Options
-    ) -> None:
-        self._given: dict[str, Any] = {"storage_options": storage_options, "store": store, "options": options}
-
-    def client(self, where: Location | str) -> Client:
-        """Return the client of a store; see `client_for`."""
-        return self._client(where, self._given)
-
-    def client_beside(self, where: Location, storage_options: StorageOptions | None = None) -> Client:
-        """Return the client of a store that is none of those of the call, and so has options of its own."""
-        return self._client(where, {"storage_options": storage_options, "options": self._given["options"]})
-
-    def _client(self, where: Location | str, given: dict[str, Any]) -> Client:
-        try:
-            return client_for(where, **given)
-        except AccelError as error:
-            forget_frames(error)
-            raise
-
-
-def _client_of(store: Any, options: Options, share: tuple[object, ...]) -> Client:
-    with _registry.lock:
-        try:
-            remembered = _registry.callers_stores.of(store)
-        except TypeError:  # it takes no weak reference
-            raise _no_store(store) from None
-        client = remembered.clients.get(share)
-        if client is None or _is_broken(client.store):
-            assumed = (options.assumed_latency, options.assumed_bandwidth)
-            network = remembered.networks.get(assumed)
-            if network is None:
-                network = remembered.networks[assumed] = network_to("store:", options)
-            client = remembered.clients[share] = Client(
-                _transport_of(store, remembered, options, share),
-                root="store:",
-                token=remembered.token,
-                options=options,
-                network=network,
-                cuts=remembered.cuts,
-            )
-        return client
-
-
-def _transport_of(
-    store: Any, remembered: _CallersStore, options: Options, share: tuple[object, ...]
-) -> RangeStore:
-    transport = remembered.transports.get(share)
-    if transport is not None and not _is_broken(transport):
-        return transport
-    if type(store).__module__.partition(".")[0] == "obstore":
-        from accel.store.s3_store import adapt
-
-        adapted = adapt(store, options)
-        if not adapted.wraps(store):
-            remembered.transports[share] = adapted
-        return adapted
-    # The class is checked first, as that check is cached.
-    if issubclass(type(store), RangeStore) or isinstance(store, RangeStore):
-        serving: RangeStore = store
-        return serving
-    raise _no_store(store)
-
-
-def _is_broken(transport: RangeStore) -> bool:
-    """Return whether a transport will always fail (see `ObstoreStore.broken`), so that another has to be made."""
-    return getattr(transport, "broken", None) is True
-
-
-def _no_store(store: object) -> StoreError:
-    return StoreError(
-        f"a {type(store).__name__} cannot serve as a store",
-        hint="give an obstore store, or an object with the `read` of accel.stores.RangeStore",
+        hint="`options.allow_unpinned` reads it without that protection",
     )

@@ -112,7 +112,7 @@ _OS_CODE = re.compile(r"\bOs \{\s+code: (\d+)")
 _KIND = re.compile(r"HttpError \{\s+kind: (\w+)")
 _AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _NO_AUTHORITIES = "No CA certificates were loaded"
-_NAME_AUTHORITY = "name a file that holds its authority's certificate by the environment variable SSL_CERT_FILE, and start anew"
+_NAME_AUTHORITY = "name a file that holds its authority's certificate by the environment variable SSL_CERT_FILE, and start anew"  # noqa: E501
 
 
 def names_authorities() -> bool:
@@ -120,19 +120,32 @@ def names_authorities() -> bool:
     return any(os.environ.get(name) for name in _AUTHORITIES)
 
 
-def tls_context() -> ssl.SSLContext:
-    """Return the context that verifies servers by the authorities of the system, or of SSL_CERT_FILE and SSL_CERT_DIR.
+def tls_context(authorities: str | None = "") -> ssl.SSLContext:
+    """Return the context that verifies servers by the authorities in a file, or else by those of the system,
+    or of SSL_CERT_FILE and SSL_CERT_DIR. None verifies no server.
 
-    It is cached while these variables stay the same, as loading the authorities of the system takes 10 to 50 ms.
+    It is cached while these variables stay the same, as loading the authorities of the system takes 10 to 50
+    ms.
     """
-    return _context_of(*map(os.environ.get, _AUTHORITIES))
+    return _context_of(authorities, *map(os.environ.get, _AUTHORITIES))
 
 
 @functools.lru_cache(maxsize=4)
-def _context_of(file: str | None, folder: str | None) -> ssl.SSLContext:
+def _context_of(authorities: str | None, file: str | None, folder: str | None) -> ssl.SSLContext:
     import ssl
 
-    context = ssl.create_default_context()
+    if authorities is None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.set_alpn_protocols(["http/1.1"])
+        return context
+    try:
+        context = ssl.create_default_context(cafile=authorities or None)
+    except OSError as error:
+        raise StoreError(
+            f"the authorities in {authorities} cannot be read: {error.strerror or 'it holds no certificate'}",
+            hint="`ca_bundle`, or AWS_CA_BUNDLE, names a file of certificates in PEM",
+        ) from None
     context.set_alpn_protocols(["http/1.1"])
     return context
 
@@ -224,7 +237,8 @@ def _certificate(code: int, detail: str) -> ConnectionFault:
 
 
 def _unusable_authorities() -> str | None:
-    """Return what is wrong with the files that the environment names for authorities, which TLS ignores silently."""
+    """Return what is wrong with the files that the environment names for authorities, which TLS ignores
+    silently."""
     path = os.environ.get("SSL_CERT_FILE")
     if path:
         try:

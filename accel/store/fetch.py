@@ -1,8 +1,11 @@
-"""Fetching one byte range of one object: admission, retries, resumption of cut bodies, and the check of the version."""
+"""Fetching one byte range of one object: admission, retries, resumption of cut bodies, and the check of the
+version."""
 
 from __future__ import annotations
 
 import asyncio
+import math
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -10,11 +13,12 @@ from typing import TypeVar, cast
 
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError, redact
 from accel.metrics import Metrics
-from accel.options import Options
+from accel.options import KIB, Options
 from accel.ranges import Buffer, ByteRange, Kind, Suffix
+from accel.runtime.tasks import cancel_requests, foreign_cancellation
 from accel.store.gate import Gate
 from accel.store.network import Network
-from accel.store.range_store import Gatherer, Payload, RangeStore, can_be_sent, is_weak
+from accel.store.range_store import Gatherer, Payload, RangeStore, can_be_sent
 from accel.store.request_errors import (
     IncompleteBodyError,
     ObjectGoneError,
@@ -22,18 +26,20 @@ from accel.store.request_errors import (
     SuffixUnsupportedError,
     quoted,
 )
-from accel.store.tasks import cancel_requests, foreign_cancellation
+from accel.versions import is_weak, same_etag
 
-__all__ = ["Fetcher", "Pin", "Retry", "same_etag"]
+__all__ = ["Fetcher", "Pin", "Retry"]
 
 
 T = TypeVar("T")
 
 
 def _uniform(least: float, most: float) -> float:
-    import random  # takes a millisecond, which only failures need
+    # The import takes a millisecond, which only failures need. The system's numbers leave those of the
+    # program alone: it may have seeded them.
+    import random
 
-    return random.uniform(least, most)
+    return random.SystemRandom().uniform(least, most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +50,9 @@ class Retry:
     """Attempts, including the first."""
     backoff_base: float
     backoff_max: float
+    seconds: float = math.inf
+    """After these no further attempt is made, unless bytes came meanwhile."""
+    clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     uniform: Callable[[float, float], float] = _uniform
 
@@ -53,6 +62,7 @@ class Retry:
             max_attempts=options.max_attempts,
             backoff_base=options.backoff_base,
             backoff_max=options.backoff_max,
+            seconds=options.retry_seconds,
         )
 
     def pause(self, failures: int, *, retry_after: float | None = None) -> float:
@@ -63,25 +73,30 @@ class Retry:
             wait = retry_after
         return min(wait, self.backoff_max)
 
-    async def wait(self, failures: int, failure: StoreError) -> None:
-        """Wait before the next attempt, or raise the failure if no attempt is left, or none would help."""
-        if not failure.transient or failures >= self.max_attempts:
+    async def wait(self, failures: int, failure: StoreError, *, since: float) -> None:
+        """Wait before the next attempt, or raise the failure if no attempt is left, or none would help.
+
+        `since` is the time of `clock` when the first attempt began, or when bytes last came.
+        """
+        is_late = self.clock() - since >= self.seconds
+        if not failure.transient or is_late or failures >= self.max_attempts:
             if failure.transient and self.max_attempts > 1:
-                failure.message = f"{failure.message}, {failures} times"
-                failure.hint = failure.hint or "options.max_attempts says how often to try"
+                failure.message = f"{failure.message}, {failures} time{'s' if failures > 1 else ''}"
+                often, long = "`options.max_attempts` says how often", "`options.retry_seconds` says how long"
+                failure.hint = failure.hint or f"{long if is_late else often} to try"
             raise failure
         await self.sleep(self.pause(failures, retry_after=failure.retry_after))
 
     async def run(self, attempt: Callable[[], Awaitable[T]], *, on_retry: Callable[[], None]) -> T:
         """Call `attempt` until it succeeds or fails for good; `on_retry` is called before each repetition."""
-        failures = 0
+        failures, since = 0, self.clock()
         while True:
             try:
                 return await attempt()
             except StoreError as error:
                 failures += 1
                 failure = error
-            await self.wait(failures, failure)
+            await self.wait(failures, failure, since=since)
             on_retry()
 
 
@@ -94,22 +109,16 @@ class Pin:
 
     @property
     def if_match(self) -> str | None:
-        """The etag to send; None for a weak one, which never satisfies If-Match and is only compared with the response."""
+        """The etag to send; None for a weak one, which never satisfies If-Match and is only compared with the
+        response."""
         etag = self.etag
         return None if etag is None or is_weak(etag) or not can_be_sent(etag) else etag
 
 
-def same_etag(one: str, other: str) -> bool:
-    """Return whether two etags match weakly (RFC 9110, 8.8.3.2). Quotes are ignored, as some stores leave them out."""
-    return one == other or _opaque(one) == _opaque(other)
-
-
-def _opaque(etag: str) -> str:
-    return (etag[2:] if is_weak(etag) else etag).strip('"')
-
-
 _PROGRESS_PARTS = 16
 """If each attempt brings at least this part of the range (1/16), only the first cut counts as a failure."""
+_PROGRESS_BYTES = 64 * KIB
+"""So many bytes are progress in any case, if the server has sent all that it promised."""
 
 
 class Fetcher:
@@ -146,7 +155,7 @@ class Fetcher:
         # Nearly every range comes whole, so the object that resumes a cut one is made only then.
         body: _Body | None = None
         rest, anchor = want, pin
-        failures = 0
+        failures, since = 0, self._retry.clock()
         while True:
             try:
                 payload = await self._send(path, rest, anchor.if_match, kind, metrics)
@@ -154,24 +163,30 @@ class Fetcher:
                 return payload if body is None else body.finish(payload)
             except IncompleteBodyError as error:
                 failure: StoreError = error
+                since = self._retry.clock() if len(error.partial) else since
                 self._verify(anchor, error.size, error.etag, path)
                 # Without an etag nothing says that the rest belongs to the same version.
                 if error.etag is not None or self._allow_unpinned:
                     body = _Body(want) if body is None else body
-                    if body.add(error) and failures:
-                        failures -= 1
+                    advances = body.add(error)
                     rest, anchor = body.rest, body.anchor(pin)
+                    if advances and error.stated:
+                        continue
+                    if advances and failures:
+                        failures -= 1
             except ObjectChangedError as error:
                 if body is None or not body.parts or pin != Pin():
                     raise
-                # The object was overwritten during its first read. Nothing else of it has been read, so start again.
+                # The object was overwritten during its first read. Nothing else of it has been read, so start
+                # again.
                 failure = StoreError(error.message, path=path, transient=True)
                 body, rest, anchor = None, want, pin
             except StoreError as error:
                 failure = _for_pinned(pin, error, path)
             failures += 1
-            await self._retry.wait(failures, failure)
+            await self._retry.wait(failures, failure, since=since)
             metrics.add("retries")
+            metrics.emit("retry", path=redact(path), text=redact(str(failure)))
 
     @property
     def gathers(self) -> bool:
@@ -183,7 +198,8 @@ class Fetcher:
     ) -> Sequence[Payload] | None:
         """Return the payloads of several ranges by one call of the store.
 
-        Return None if the store cannot do that, or the call fails or returns something else: `fetch` handles these.
+        Return None if the store cannot do that, or the call fails or returns something else: `fetch` handles
+        these.
         """
         if self._gatherer is None:
             return None
@@ -203,6 +219,7 @@ class Fetcher:
             self._network.observe(length, took, in_flight=(in_flight + gate.users) / 2)
         for want, kind in wants:
             metrics.count_request(kind, want.length)
+            metrics.report_request(kind, path, place=want, nbytes=want.length, seconds=took, error=None)
         return payloads
 
     async def _send(
@@ -212,7 +229,7 @@ class Fetcher:
         gate, length = self._gate, want.length
         if not gate.take_at_once(length):
             await gate.take(length)
-        received, counts = 0, True
+        received, counts, came = 0, True, False
         in_flight, cancels_before = gate.users, cancel_requests()
         started = time.perf_counter()
         try:
@@ -221,6 +238,7 @@ class Fetcher:
             received = len(payload.data)
             _check_answer(path, want, payload)
             self._network.observe(received, took, in_flight=(in_flight + gate.users) / 2)
+            came = True
             return payload
         except IncompleteBodyError as error:
             received = len(error.partial)
@@ -244,6 +262,14 @@ class Fetcher:
             gate.release(length)
             if counts:
                 metrics.count_request(kind, received)
+                metrics.report_request(
+                    kind,
+                    path,
+                    place=want,
+                    nbytes=received,
+                    seconds=time.perf_counter() - started,
+                    error=None if came else sys.exception(),
+                )
 
     def _verify(self, pin: Pin, size: int | None, etag: str | None, path: str) -> None:
         if size == pin.size and etag == pin.etag:
@@ -259,7 +285,7 @@ class Fetcher:
             raise StoreError(
                 "the response carries no etag, so its version is unknown",
                 path=path,
-                hint="options.allow_unpinned reads on without that protection",
+                hint="`options.allow_unpinned` reads on without that protection",
             )
 
 
@@ -280,7 +306,8 @@ class _Body:
         )
 
     def add(self, error: IncompleteBodyError) -> bool:
-        """Add the part before a cut; return whether it is so long that the cut does not count as a failure."""
+        """Add the part before a cut; return whether it is so long that the cut does not count as a
+        failure."""
         came = len(error.partial)
         if not 0 < came < error.range.length:
             return False
@@ -289,7 +316,8 @@ class _Body:
             self._version = Pin(error.size, error.etag)
         self.parts.append(error.partial)
         self.rest = ByteRange(error.range.start + came, error.range.end)
-        return came * _PROGRESS_PARTS >= self._whole.length
+        many = error.stated and came >= _PROGRESS_BYTES
+        return many or came * _PROGRESS_PARTS >= self._whole.length
 
     def finish(self, last: Payload) -> Payload:
         if self._whole is None:

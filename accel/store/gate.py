@@ -1,4 +1,5 @@
-"""A gate: how many requests, decodings or other pieces of work may be under way at once, and how many bytes."""
+"""A gate: how many requests, decodings or other pieces of work may be under way at once, and how many
+bytes."""
 
 from __future__ import annotations
 
@@ -102,7 +103,8 @@ class Gate:
 
 
 class Slot:
-    """A stay inside a gate. It is a class, as a generator would take twice as long, and each request enters one."""
+    """A stay inside a gate. It is a class, as a generator would take twice as long, and each request enters
+    one."""
 
     __slots__ = ("_gate", "_length", "_priority")
 

@@ -1,4 +1,5 @@
-"""HTTP/1.1 responses: a strict parser of their heads, the errors that a status means, and the place of the body."""
+"""HTTP/1.1 responses: a strict parser of their heads, the errors that a status means, and the place of the
+wanted bytes in the body."""
 
 from __future__ import annotations
 
@@ -6,16 +7,20 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 from accel.errors import AccessDeniedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.ranges import ByteRange, Suffix
+from accel.store.range_store import Payload
 from accel.store.request_errors import (
     CREDENTIAL_FAULTS,
+    EmptyObjectError,
+    IncompleteBodyError,
     ShortObjectError,
     SuffixUnsupportedError,
     changed_object,
     quoted,
+    short_answer,
+    transient_code,
     transient_status,
 )
 
@@ -42,11 +47,43 @@ class BodyPlace:
     """The place of the wanted bytes in the body of a response."""
 
     range: ByteRange | None
-    """The bytes of the object that will be read; None for the end of an object of unknown length, sent whole."""
+    """The bytes of the object that will be read; None for the end of an object of unknown length, sent
+    whole."""
     skip: int
     """Bytes of the body before them."""
     size: int | None
     etag: str | None
+    came: int | None = None
+    """Bytes of `range` that the body holds, its first ones; None for all of them."""
+
+    @property
+    def length(self) -> int | None:
+        """The wanted bytes that the body holds; None if that is not known."""
+        return self.came if self.came is not None or self.range is None else self.range.length
+
+    def payload(self, body: memoryview, path: str, *, cut: str | None = None) -> Payload:
+        """Return the answer to a read whose range is known, by what came of the body from the first wanted
+        byte on.
+
+        Raises
+        ------
+        IncompleteBodyError
+            Bytes are missing: the body was cut, for the reason `cut`, or the server sends fewer at a time.
+        """
+        if self.range is None or self.length is None:
+            raise ValueError("the range is not known")
+        if len(body) < self.length:
+            raise IncompleteBodyError(
+                f"{cut or 'the body ended'} after {len(body)} bytes of the body",
+                path=path,
+                range=self.range,
+                partial=body,
+                size=self.size,
+                etag=self.etag,
+            )
+        if self.length < self.range.length:
+            raise short_answer(path, self.range, body[: self.length], size=self.size, etag=self.etag)
+        return Payload(body[: self.length], self.range, self.size, self.etag)
 
 
 def range_header(want: ByteRange | Suffix) -> str:
@@ -64,7 +101,8 @@ def refusal(
     *,
     code: str | None = None,
 ) -> StoreError | ParquetFormatError | None:
-    """Return the error that a status means, None for 200 and 206. `code` is the error code in the body, if there is one."""
+    """Return the error that a status means, None for 200 and 206. `code` is the error code in the body, if
+    there is one."""
     place = None if want is None else str(want)
     if status in (200, 206):
         return None
@@ -76,14 +114,15 @@ def refusal(
     if status == 416 and want is not None:
         return _unsatisfiable(headers, path, want)
     fault = CREDENTIAL_FAULTS.get(code or "")
-    if status in (400, 501) and isinstance(want, Suffix) and fault is None:
+    busy = transient_code(code)
+    if status in (400, 501) and isinstance(want, Suffix) and fault is None and not busy:
         return SuffixUnsupportedError(path=path, sent=True, certain=False, status=status)
     hint = fault
     if status in (401, 403) and hint is None:
         hint = (
             "a presigned URL may have expired: make a new one"
             if "?" in path
-            else "give credentials by storage_options={'headers': {'Authorization': ...}}"
+            else "give credentials by `storage_options={'headers': {'Authorization': ...}}`"
         )
     kind = AccessDeniedError if status in (401, 403) else StoreError
     return kind(
@@ -92,7 +131,7 @@ def refusal(
         place=place,
         hint=hint,
         status=status,
-        transient=transient_status(status),
+        transient=busy or transient_status(status),
         retry_after=retry_after(headers.get("Retry-After")),
     )
 
@@ -116,7 +155,7 @@ def _unsatisfiable(
     if isinstance(want, ByteRange):
         return ShortObjectError(path=path, want=want, size=size, etag=headers.get("ETag"))
     if size == 0:
-        return ParquetFormatError("the file is empty", path=path)
+        return EmptyObjectError(path)
     return SuffixUnsupportedError(path=path, sent=True, certain=False, status=416)
 
 
@@ -128,15 +167,16 @@ def read_answer(
     Raises
     ------
     StoreError
-        The Content-Range is missing, malformed, or not the requested one; the body has a Content-Encoding; or the
-        whole object is sent and the wanted part ends after `max_unranged` bytes.
+        The Content-Range is missing, malformed, or not the requested one; the body has a Content-Encoding; or
+        the whole object is sent and the wanted part ends after `max_unranged` bytes.
     ParquetFormatError
         The object is empty.
     """
     encoding = headers.get("Content-Encoding", "")
     if encoding and not _PLAIN.issuperset(part.strip().lower() for part in encoding.split(",")):
         raise StoreError(
-            f"the server encodes the body ({quoted(encoding.strip().lower(), 40)}), so its bytes are not the file's",
+            f"the server encodes the body ({quoted(encoding.strip().lower(), 40)}), so its bytes are not the "
+            "file's",
             path=path,
             hint="configure the proxy in between not to compress Parquet files",
         )
@@ -158,14 +198,19 @@ def _ranged(headers: Mapping[str, str], path: str, want: ByteRange | Suffix, eta
     if isinstance(want, Suffix):
         if size is None:
             raise SuffixUnsupportedError(path=path, sent=True, certain=False)
-        if (start, end) != (max(0, size - want.length), size):
-            raise _wrong_range(path, want, header)
-        return BodyPlace(ByteRange(start, end), 0, size, etag)
-    if start == want.start and end < want.end and end == size:
+        first = max(0, size - want.length)
+        if start > first and end == size:
+            # The server sends fewer bytes at a time, and the first ones are missing.
+            raise SuffixUnsupportedError(path=path, sent=True, certain=False)
+        whole = ByteRange(first, size)
+    elif start == want.start and end < want.end and end == size:
         raise ShortObjectError(path=path, want=want, size=size, etag=etag)
-    if (start, end) != (want.start, want.end):
+    else:
+        whole = want
+    came, length = end - start, headers.get("Content-Length", "")
+    if start != whole.start or end > whole.end or (came < whole.length and length not in ("", str(came))):
         raise _wrong_range(path, want, header)
-    return BodyPlace(want, 0, size, etag)
+    return BodyPlace(whole, 0, size, etag, came=came)
 
 
 def _unranged(
@@ -174,7 +219,7 @@ def _unranged(
     length = headers.get("Content-Length", "")
     size = int(length) if length.isascii() and length.isdigit() and len(length) < 20 else None
     if size == 0:
-        raise ParquetFormatError("the file is empty", path=path)
+        raise EmptyObjectError(path)
     if size is not None and isinstance(want, ByteRange) and want.end > size:
         raise ShortObjectError(path=path, want=want, size=size, etag=etag)
     if isinstance(want, Suffix) and "x-ms-version" in headers and (size is None or size > want.length):
@@ -185,7 +230,7 @@ def _unranged(
         raise StoreError(
             f"the server ignores ranges, and {needed} bytes would have to be read for {want}",
             path=path,
-            hint="raise options.max_unranged_bytes, or serve the file from a server that answers ranges",
+            hint="raise `options.max_unranged_bytes`, or serve the file from a server that answers ranges",
         )
     if isinstance(want, ByteRange):
         return BodyPlace(want, want.start, size, etag)
@@ -212,6 +257,8 @@ def retry_after(value: str | None) -> float | None:
     if text.isascii() and text.isdigit():
         return float(text[:9])
     try:
+        from email.utils import parsedate_to_datetime
+
         when = parsedate_to_datetime(text)
     except (TypeError, ValueError, OverflowError):  # the last for numbers too large
         return None
@@ -229,11 +276,15 @@ _HEADERS = {
     b"content-length": "Content-Length",
     b"content-range": "Content-Range",
     b"etag": "ETag",
+    b"location": "Location",
     b"retry-after": "Retry-After",
     b"transfer-encoding": "Transfer-Encoding",
+    b"x-ms-version": "x-ms-version",
 }
 # A status line, and lines that all are headers: a name without blanks, a colon, and a value on the same line.
-_HEAD = re.compile(rb"HTTP/1\.([01]) ([2-5][0-9]{2})(?: [^\r\n]*)?(?:\r\n[!-9;-~]+:[^\r\n]*)*")
+# Status 101 ends HTTP on a connection, and is never asked for.
+_HEAD = re.compile(rb"HTTP/1\.([01]) ([2-5][0-9]{2}|10[023])(?: [^\r\n]*)?(?:\r\n[!-9;-~]+:[^\r\n]*)*")
+_WITHOUT_BODY = frozenset((204, 304))
 _HEADER = re.compile(rb"\n(" + b"|".join(_HEADERS) + rb"):([^\r\n]*)", re.IGNORECASE)
 
 
@@ -248,6 +299,13 @@ class ResponseHead:
     """Bytes of the body; None if it is chunked, or ends with the connection."""
     keep_alive: bool
     """Whether the connection may be used again once the body has been read."""
+    chunked: bool = False
+    """Whether the body is sent in chunks, and in no other encoding."""
+
+    @property
+    def interim(self) -> bool:
+        """Whether another response follows, which is the answer."""
+        return self.status < 200
 
 
 def read_head(raw: bytes) -> ResponseHead:
@@ -256,18 +314,28 @@ def read_head(raw: bytes) -> ResponseHead:
     Raises
     ------
     ValueError
-        It is no final HTTP/1 response, a line is folded or no header, or a header that accel reads came twice.
+        It is no HTTP/1 response, a line is folded or no header, a header that accel reads came with
+        two values, or the body is sent in another encoding than chunks.
     """
     found = _HEAD.fullmatch(raw)
     if found is None:
         raise ValueError("this is no head of an HTTP response")
     headers: dict[str, str] = {}
-    for name, value in _HEADER.findall(raw):
-        header = _HEADERS[name.lower()]
-        if header in headers:
+    for name, raw_value in _HEADER.findall(raw):
+        header, value = _HEADERS[name.lower()], raw_value.strip().decode("latin-1")
+        if header == "Connection" and header in headers:
+            value = f"{headers[header]}, {value}"
+        elif headers.get(header, value) != value:
             raise ValueError(f"{header} twice")
-        headers[header] = value.strip().decode("latin-1")
-    return ResponseHead(int(found[2]), headers, _length(headers), _keep_alive(found[1], headers))
+        headers[header] = value
+    encoding = headers.get("Transfer-Encoding")
+    chunked = encoding is not None and encoding.lower() == "chunked" and found[1] == b"1"
+    if encoding is not None and not chunked:
+        raise ValueError("the head names an encoding that is not chunks")
+    status, length = int(found[2]), _length(headers)
+    if status in _WITHOUT_BODY:
+        length, chunked = 0, False
+    return ResponseHead(status, headers, length, _keep_alive(found[1], headers), chunked)
 
 
 def _length(headers: Mapping[str, str]) -> int | None:

@@ -1,41 +1,46 @@
-"""The store of plain HTTP servers and presigned URLs, over aiohttp."""
+"""The store of plain HTTP servers and presigned URLs, over connections of accel's own."""
 
 from __future__ import annotations
 
-import asyncio
+import os
 import re
-import socket
-import weakref
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urljoin, urlsplit
-from urllib.request import getproxies, proxy_bypass
+import ssl
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
-from aiohttp.abc import AbstractResolver
-
-from accel.errors import ParquetFormatError, StoreError, redact
+from accel.errors import AccelError, StoreError, redact
 from accel.options import Options
 from accel.ranges import ByteRange, Suffix
-from accel.store import io_loop
-from accel.store.connection_faults import (
-    CLOSED,
-    SLOW,
-    STALLED,
-    ConnectionFault,
-    connection_fault,
-    names_authorities,
-    tls_context,
+from accel.store.http_connection import LostError, Reply, Request
+from accel.store.http_connections import (
+    Origin,
+    Proxy,
+    ProxyRefusedError,
+    Timeouts,
+    UnreachableError,
+    connection_error,
+    connections_to,
 )
-from accel.store.http_response import BodyPlace, proxy_refusal, range_header, read_answer, refusal
-from accel.store.range_store import ObjectEntry, Payload
-from accel.store.request_errors import IncompleteBodyError, ShortObjectError, code_in
-from accel.store.threads import resolve
+from accel.store.http_response import (
+    BodyPlace,
+    ResponseHead,
+    proxy_refusal,
+    range_header,
+    read_answer,
+    refusal,
+)
+from accel.store.proxies import PROXY_ADDRESS, named_proxy, proxy_for
+from accel.store.range_store import ObjectEntry, Payload, can_be_sent
+from accel.store.request_errors import (
+    EmptyObjectError,
+    ShortObjectError,
+    code_in,
+)
 
-if TYPE_CHECKING:
-    import aiohttp
-    from aiohttp.abc import ResolveResult
-
-__all__ = ["HttpStore", "Resolver", "proxy_for"]
+__all__ = ["HttpStore", "redirected"]
 
 _MAX_REDIRECTS = 5
 # Statuses whose meaning depends on an error code in the body.
@@ -45,7 +50,12 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 # The hosts of Azure, in all of its clouds.
 _AZURE = re.compile(r"\.(blob|dfs)\.(core|storage|fabric)\.[a-z.]+$")
 _NO_TARGET = "the server redirects to what is no https URL"
+_PORTS = {"http": 80, "https": 443}
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+# A URL is sent as a server wrote it, but for what is not ASCII.
+_URL_SAFE = "".join(map(chr, range(0x21, 0x7F)))
+_AGENT = "User-Agent"
+_OF_ALL = {"Accept-Encoding": "identity", _AGENT: "accel"}
 _OWN_HEADERS = ("range", "if-match", "accept-encoding", "host", "content-length", "connection")
 
 
@@ -59,9 +69,18 @@ class HttpStore:
     storage_options : mapping
         `headers`, which are not sent to another server that it redirects to.
     options : Options
+    authorities : str or None
+        The file of those that certificates are verified by, "" for those of the system, None: none is.
     """
 
-    def __init__(self, root: str, *, storage_options: Mapping[str, Any], options: Options) -> None:
+    def __init__(
+        self,
+        root: str,
+        *,
+        storage_options: Mapping[str, Any],
+        options: Options,
+        authorities: str | None = "",
+    ) -> None:
         unknown = sorted(set(storage_options) - {"headers"})
         if unknown:
             raise StoreError(
@@ -80,10 +99,18 @@ class HttpStore:
                     hint="a token that was read from a file may end in one: strip it",
                 )
         self._root = root
-        self._headers = {str(name): str(value) for name, value in headers.items()}
+        self._server = _server_of(root)
+        # Bytes of UTF-8, of which each is one character, as in what is read of responses.
+        self._headers = {
+            _AGENT if str(name).lower() == "user-agent" else str(name): str(value).encode().decode("latin-1")
+            for name, value in headers.items()
+        }
+        token = os.environ.get("HF_TOKEN", "").strip()
+        if token and root == _hub() and not any(name.lower() == "authorization" for name in headers):
+            self._headers["Authorization"] = f"Bearer {token}"
         self._options = options
-        self._session: aiohttp.ClientSession | None = None
-        self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
+        self._authorities = authorities
+        self._timeouts = Timeouts(options.connect_timeout, options.read_timeout)
 
     @property
     def suffixes(self) -> bool:
@@ -94,37 +121,38 @@ class HttpStore:
         return f"HttpStore({redact(self._root)!r})"
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
-        """See `RangeStore.read`.
+        """Read exactly one range of one object; see `RangeStore.read`.
 
-        If the server ignores the range and sends the whole object, the body is read up to the end of the range, if that is
-        within `options.max_unranged_bytes`.
+        If the server ignores the range and sends the whole object, the body is read up to the end of the
+        range, if that is within `options.max_unranged_bytes`.
         """
         headers = {"Range": range_header(want)}
         if if_match is not None:
             headers["If-Match"] = if_match
-        async with _Exchange(self, "GET", path, headers) as response:
-            code = await self._code(response) if response.status in _EXPLAINED else None
-            error = refusal(response.status, response.headers, path, want, code=code)
-            if error is not None:
-                raise error
-            answer = read_answer(
-                response.status,
-                response.headers,
-                path=path,
-                want=want,
-                max_unranged=self._options.max_unranged_bytes,
-            )
-            return await self._body(response, path, want, answer)
+        most = self._options.max_unranged_bytes
+        reply = await self._ask("GET", path, headers, want)
+        head = reply.head
+        code = code_in(str(reply.body[:_MOST_REFUSAL], "latin-1")) if head.status in _EXPLAINED else None
+        error = refusal(head.status, head.headers, path, want, code=code)
+        if error is not None:
+            raise error
+        place = read_answer(head.status, head.headers, path=path, want=want, max_unranged=most)
+        cut = None if reply.cut is None else reply.cut.value
+        if place.range is not None:
+            return place.payload(reply.body, path, cut=cut)
+        if cut is not None:
+            raise StoreError(cut, path=path, transient=True)
+        return _last(path, want, reply.body, most, place)
 
     async def head(self, path: str) -> ObjectEntry:
-        """Return the size and etag, by a HEAD request, or by a GET of one byte for a URL, which is presigned for GET only."""
+        """Return the size and etag, by a HEAD request, or by a GET of one byte for a URL, which is presigned
+        for GET only."""
         if "?" not in path:
-            async with _Exchange(self, "HEAD", path, {}) as response:
-                length = response.headers.get("Content-Length", "")
-                if response.status == 200 and length.isascii() and length.isdigit():
-                    return ObjectEntry(path, int(length), response.headers.get("ETag"))
-                if response.status not in (200, 403, 405, 501):
-                    raise refusal(response.status, response.headers, path, None) or _no_size(path)
+            head = (await self._ask("HEAD", path, {}, None)).head
+            if head.status == 200 and head.length is not None:
+                return ObjectEntry(path, head.length, head.headers.get("ETag"))
+            if head.status not in (200, 403, 405, 501):
+                raise refusal(head.status, head.headers, path, None) or _no_size(path)
         try:
             first = await self.read(path, ByteRange(0, 1))
         except ShortObjectError as error:
@@ -135,160 +163,159 @@ class HttpStore:
             raise _no_size(path)
         return ObjectEntry(path, first.size, first.etag)
 
-    async def close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+    async def _ask(
+        self, method: str, path: str, headers: Mapping[str, str], want: ByteRange | Suffix | None
+    ) -> Reply:
+        """Return the response to a request, after redirects."""
+        url, wrong = f"{self._root}/{path}", "this is no URL, or a header is none"
+        window = partial(_window, want, path, self._options.max_unranged_bytes)
+        for _ in range(_MAX_REDIRECTS + 1):
+            failure: StoreError
+            try:
+                reply = await self._send(method, url, headers, window)
+            except ProxyRefusedError as error:
+                failure = proxy_refusal(error.status, path)
+            except (LostError, UnreachableError, ValueError) as error:
+                failure = self._failure(error, url, path, wrong)
+            else:
+                target = reply.head.headers.get("Location")
+                if reply.head.status not in _REDIRECTS or target is None:
+                    return reply
+                url, wrong = redirected(url, target, path), _NO_TARGET
+                continue
+            # Raised outside the except blocks, as the errors there would be chained.
+            raise failure from failure.__cause__
+        raise StoreError(f"more than {_MAX_REDIRECTS} redirects", path=path)
 
-    async def _code(self, response: aiohttp.ClientResponse) -> str | None:
-        """Return the error code in the body of a refusal, which the object store behind a presigned URL sends."""
-        try:
-            async with asyncio.timeout(self._options.read_timeout):
-                body = await response.content.read(_MOST_REFUSAL)
-        except Exception:  # noqa: BLE001 (the status says enough)
-            return None
-        return code_in(body.decode("latin-1"))
+    async def _send(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        window: Callable[[ResponseHead], range],
+    ) -> Reply:
+        """Send one request.
 
-    async def _body(
-        self, response: aiohttp.ClientResponse, path: str, want: ByteRange | Suffix, answer: BodyPlace
-    ) -> Payload:
-        skip = answer.skip
-        whole: ByteRange | None = answer.range
-        limit = self._options.max_unranged_bytes if whole is None else skip + whole.length
-        body = bytearray()
-        came = 0
-        failure: BaseException | None = None
-        try:
-            async for part in response.content.iter_any():
-                # The bytes of a whole object before the range are dropped.
-                fresh = part[max(0, skip - came) :] if came < skip else part
-                came += len(part)
-                body += fresh
-                if came > limit or (whole is not None and came == limit):
-                    break
-        except Exception as error:  # noqa: BLE001 (`_translate` makes a StoreError of a failed exchange)
-            failure = _translate(error, path)
-        # Raised outside the except block, as the error of aiohttp, which holds the URL, would be chained.
-        if failure is not None:
-            if not (isinstance(failure, StoreError) and failure.transient) or whole is None:
-                raise failure from failure.__cause__
-            raise self._incomplete(failure.message, path, whole, body, answer) from None
-        if whole is None:
-            return _last(path, want, body, came > limit, limit, answer)
-        if came < limit:
-            raise self._incomplete(f"the body ended after {len(body)} bytes", path, whole, body, answer)
-        del body[whole.length :]
-        # The rest of a body must not stay in a pooled connection.
-        if not response.content.at_eof():
-            response.close()
-        return Payload(memoryview(body).toreadonly(), whole, answer.size, answer.etag)
+        Raises
+        ------
+        LostError, UnreachableError
+        ValueError
+            The URL, or a header, cannot be sent.
+        """
+        parts = urlsplit(url)
+        scheme, name, port = _server_of(url)
+        host = name if name.isascii() else name.encode("idna").decode("ascii")
+        if not host or port is None or ("%" in host and ":" not in host) or not url.isprintable():
+            raise ValueError("no URL")
+        # The caller's headers are sent to no other server.
+        at_home = (scheme, name, port) == self._server
+        sent = {**_OF_ALL, **(self._headers if at_home else _authorization(parts)), **headers}
+        place = url.partition("://")[2][len(parts.netloc) :].partition("#")[0]
+        target = place if place.startswith("/") else f"/{place}"
+        shown = f"[{host.partition('%')[0]}]" if ":" in host else host
+        authority = shown if port == _PORTS[scheme] else f"{shown}:{port}"
+        proxy, tls = _proxy_of(scheme, host), scheme == "https"
+        if proxy is not None and not tls:
+            target = f"http://{authority}{target}"
+            if proxy.authorization is not None:
+                sent["Proxy-Authorization"] = proxy.authorization
+        request = Request(_text_of(method, target, authority, sent), window=window, bodiless=method == "HEAD")
+        origin = Origin(host, port, tls, self._authorities if tls else "", proxy)
+        return await connections_to(origin, self._timeouts).ask(request, 0)
 
-    def _incomplete(
-        self, message: str, path: str, whole: ByteRange, body: bytearray, answer: BodyPlace
-    ) -> IncompleteBodyError:
-        return IncompleteBodyError(
-            message,
-            path=path,
-            range=whole,
-            partial=memoryview(body)[: whole.length],
-            size=answer.size,
-            etag=answer.etag,
+    def _failure(
+        self, error: LostError | UnreachableError | ValueError, url: str, path: str, wrong: str
+    ) -> StoreError:
+        """Return the error to raise. `wrong` is the message if the URL cannot be requested."""
+        reached = error.failure if isinstance(error, UnreachableError) else None
+        if isinstance(reached, ValueError) and not isinstance(reached, OSError):
+            error = reached  # of a name that is none
+        if isinstance(error, ValueError):  # its text may quote the URL
+            return StoreError(f"{wrong} ({type(error).__name__})", path=path)
+        scheme, host, port = _server_of(url)
+        proxy = named_proxy(proxy_for(scheme, host)) if _proxy_of(scheme, host) is not None else None
+        by_proxy = proxy and isinstance(error, UnreachableError) and not isinstance(reached, ssl.SSLError)
+        server = None if (scheme, host, port) == self._server else f"{host}:{port}"
+        return connection_error(
+            error,
+            path,
+            server=", ".join(filter(None, (server, proxy))) or None,
+            address=PROXY_ADDRESS if by_proxy else "check the host and the port in the URL",
         )
 
-    def _open_session(self) -> aiohttp.ClientSession:
-        import aiohttp
 
-        loop = asyncio.get_running_loop()
-        if self._session is None or self._loop is None or self._loop() is not loop:
-            io_loop.check_fork()
-            self._loop = weakref.ref(loop)
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=0, ttl_dns_cache=60, resolver=Resolver(self._options.connect_timeout)
-                ),
-                timeout=aiohttp.ClientTimeout(
-                    total=None,
-                    sock_connect=self._options.connect_timeout,
-                    sock_read=self._options.read_timeout,
-                ),
-                auto_decompress=False,
-                cookie_jar=aiohttp.DummyCookieJar(),
-            )
-            io_loop.at_shutdown(self.close)
-            # For a store that the registry drops.
-            weakref.finalize(self, io_loop.start_to_end, self._session.close, loop).atexit = False
-        return self._session
+def _text_of(method: str, target: str, authority: str, headers: Mapping[str, str]) -> bytes:
+    """Return a request; raise ValueError if a part of it cannot be sent."""
+    line = f"{authority}{target}"
+    if not can_be_sent(line) or " " in line or any(map(_CONTROL.search, headers.values())):
+        raise ValueError("a control character")
+    lines = [f"{method} {target} HTTP/1.1", f"Host: {authority}"]
+    lines += (f"{name}: {value}" for name, value in headers.items())
+    return "\r\n".join((*lines, "", "")).encode("latin-1")
 
 
-class _Exchange:
-    """A request and its redirects: an async context manager that returns the last response."""
+def _window(want: ByteRange | Suffix | None, path: str, most: int, head: ResponseHead) -> range:
+    """Return which bytes of a body are read: the wanted range, or the code of an error.
 
-    def __init__(self, store: HttpStore, method: str, path: str, headers: dict[str, str]) -> None:
-        self._store = store
-        self._method = method
-        self._path = path
-        self._headers = headers
-        self._response: aiohttp.ClientResponse | None = None
-
-    async def __aenter__(self) -> aiohttp.ClientResponse:
-        store, shown = self._store, self._path
-        url = f"{store._root}/{self._path}"
-        failure: BaseException
-        wrong = "this is no URL, or a header is none"
-        try:
-            for _ in range(_MAX_REDIRECTS + 1):
-                self._response = await self._send(url)
-                target = self._response.headers.get("Location")
-                if self._response.status not in _REDIRECTS or target is None:
-                    return self._response
-                self._response.release()
-                wrong = _NO_TARGET
-                url = _redirected(url, target, shown)
-            raise StoreError(f"more than {_MAX_REDIRECTS} redirects", path=shown)
-        except Exception as error:  # noqa: BLE001 (`_translate` makes a StoreError of a failed exchange)
-            server = None if _origin(url) == _origin(store._root) else "{1}:{2}".format(*_origin(url))
-            failure = _translate(error, shown, wrong, server)
-        raise failure from failure.__cause__
-
-    async def _send(self, url: str) -> aiohttp.ClientResponse:
-        from yarl import URL
-
-        session = self._store._open_session()
-        headers = {**self._headers, "Accept-Encoding": "identity"}
-        if _origin(url) == _origin(self._store._root):
-            headers = {**self._store._headers, **headers}
-        target = URL(url, encoded=True)  # a presigned URL is signed as it is written
-        if _CONTROL.search(target.raw_path_qs):  # aiohttp before 3.14 would send it
-            raise ValueError("a control character")
-        options, proxy = self._store._options, proxy_for(target.scheme, target.host or "")
-        # aiohttp has no limit on what follows an interim response.
-        async with asyncio.timeout(options.connect_timeout + options.read_timeout):
-            return await session.request(
-                self._method,
-                target,
-                headers=headers,
-                allow_redirects=False,
-                proxy=proxy,
-                # True stands for aiohttp's context, which has read the environment when aiohttp was imported.
-                ssl=tls_context() if target.scheme == "https" and names_authorities() else True,
-            )
-
-    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
-        if self._response is not None:
-            # After an error the body may not be read to its end, so the connection is not reused.
-            self._response.close() if kind is not None else self._response.release()
-
-
-def _origin(url: str) -> tuple[str, str, int | None]:
-    parts = urlsplit(url)
-    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    return parts.scheme, parts.hostname or "", port
-
-
-def _redirected(url: str, target: str, shown: str) -> str:
+    Of an object of unknown length that is sent whole, `most` bytes are read, and one more to tell that it is
+    longer.
+    """
+    if want is None or head.status not in (200, 206):
+        return range(_MOST_REFUSAL)
     try:
-        new = urljoin(url, target)
-        scheme, _, _ = _origin(new)
+        place = read_answer(head.status, head.headers, path=path, want=want, max_unranged=most)
+    except AccelError:  # which is raised again when the response is read
+        return range(0)
+    return range(most + 1) if place.length is None else range(place.skip, place.skip + place.length)
+
+
+def _hub() -> str:
+    """Return the root of Hugging Face's hub, to which its token goes."""
+    return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+
+
+def _proxy_of(scheme: str, host: str) -> Proxy | None:
+    """Return the proxy for a host; None if there is none, or none that is reached without TLS.
+
+    Raises
+    ------
+    ValueError
+        Its URL is none.
+    """
+    url = proxy_for(scheme, host)
+    parts = urlsplit(url or "")
+    if parts.scheme != "http" or not parts.hostname:
+        return None
+    return Proxy(parts.hostname, parts.port or 80, _authorization(parts).get("Authorization"))
+
+
+def _authorization(parts: SplitResult) -> dict[str, str]:
+    """Return the header for the user that a URL names."""
+    if parts.username is None:
+        return {}
+    user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return {"Authorization": f"Basic {b64encode(user.encode()).decode()}"}
+
+
+def _server_of(url: str) -> tuple[str, str, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname or "", parts.port or _PORTS.get(parts.scheme)
+
+
+def redirected(url: str, target: str, shown: str) -> str:
+    """Return the URL that a response redirects to, by its header Location.
+
+    Raises
+    ------
+    StoreError
+        It is no URL of a web server, or leaves TLS.
+    """
+    try:
+        if _CONTROL.search(target):
+            raise ValueError("a control character")
+        # Some servers send bytes of UTF-8.
+        new = urljoin(url, quote(target.encode("latin-1").decode(), safe=_URL_SAFE))
+        scheme, _, _ = _server_of(new)
     except ValueError:
         scheme = ""
     if scheme not in ("http", "https") or (scheme == "http" and url.startswith("https:")):
@@ -300,79 +327,19 @@ def _no_size(path: str) -> StoreError:
     return StoreError("the server does not tell the object's size", path=path)
 
 
-def _last(
-    path: str, want: ByteRange | Suffix, body: bytearray, over: bool, limit: int, answer: BodyPlace
-) -> Payload:
-    """Return the requested part of an object that was sent whole and without a length."""
-    if over:
-        raise StoreError(
-            f"the server ignores ranges, and the object is longer than {limit} bytes",
-            path=path,
-            hint="raise options.max_unranged_bytes",
-        )
+def _last(path: str, want: ByteRange | Suffix, body: memoryview, most: int, place: BodyPlace) -> Payload:
+    """Return the end of an object that was sent whole and without a length."""
     size = len(body)
-    if size == 0:
-        raise ParquetFormatError("the file is empty", path=path)
-    if isinstance(want, Suffix):
-        got = ByteRange(max(0, size - want.length), size)
-    elif want.end <= size:
-        got = want
-    else:
-        raise ShortObjectError(path=path, want=want, size=size, etag=answer.etag)
-    return Payload(memoryview(body).toreadonly()[got.start : got.end], got, size, answer.etag)
-
-
-def _translate(
-    error: BaseException, shown: str, wrong: str = "the answer is not HTTP", server: str | None = None
-) -> BaseException:
-    """Return the error to raise in place of an error of aiohttp.
-
-    `wrong` is the message for a ValueError; `server` names the server if it is not that of the path.
-    """
-    import aiohttp
-
-    if isinstance(error, (StoreError, ParquetFormatError, asyncio.CancelledError)):
-        return error
-    if isinstance(error, aiohttp.ClientHttpProxyError):
-        return proxy_refusal(error.status, shown)
-    fault, cause = _connection_fault(error)
-    if fault is not None and isinstance(error, aiohttp.ClientProxyConnectionError):
-        server = f"the proxy {error.host}:{error.port}"
-        address = "check http_proxy and https_proxy in the environment"
-        return fault.error(shown, server=server, address=address, cause=cause)
-    if fault is not None:
-        return fault.error(
-            shown, server=server, address="check the host and the port in the URL", cause=cause
+    if size > most:
+        raise StoreError(
+            f"the server ignores ranges, and the object is longer than {most} bytes",
+            path=path,
+            hint="raise `options.max_unranged_bytes`",
         )
-    if isinstance(error, ValueError):
-        # Of a URL (as aiohttp's InvalidURL), a host name, or a header; its text may quote the URL.
-        return StoreError(f"{wrong} ({type(error).__name__})", path=shown)
-    if isinstance(error, aiohttp.ClientError):
-        return StoreError(f"the answer is not HTTP ({type(error).__name__})", path=shown)
-    return error
-
-
-def _connection_fault(error: BaseException) -> tuple[ConnectionFault | None, BaseException | None]:
-    """Return the fault of a failed exchange, and the error of Python or the system, which holds no URL."""
-    import aiohttp
-
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        inner: BaseException = error.certificate_error
-    elif isinstance(error, aiohttp.ClientConnectorError):
-        inner = error.os_error
-    elif isinstance(error, asyncio.TimeoutError):
-        # The class exists since aiohttp 3.10.
-        return (SLOW if type(error).__name__ == "ConnectionTimeoutError" else STALLED), None
-    elif isinstance(error, (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError)):
-        inner = error.__cause__ or error
-    elif isinstance(error, (aiohttp.ClientConnectionError, ConnectionError)):
-        inner = error
-    else:
-        return None, None
-    if not isinstance(inner, OSError):
-        return CLOSED, None
-    cause = OSError(inner.errno, inner.strerror) if isinstance(inner, aiohttp.ClientError) else inner
-    return connection_fault(cause), cause
+    if size == 0:
+        raise EmptyObjectError(path)
+    start = max(0, size - want.length)
+    return Payload(body[start:], ByteRange(start, size), size, place.etag)
 
 
 def _other_name(root: str) -> str | None:
@@ -384,57 +351,3 @@ def _other_name(root: str) -> str | None:
     if ".amazonaws.com" in root:
         return "as an object of S3 it is named s3://bucket/path"
     return None
-
-
-# As in aiohttp's resolver, no address families that this machine has no address of.
-_FLAGS = getattr(socket, "AI_MASK", socket.AI_ADDRCONFIG) & socket.AI_ADDRCONFIG
-_NUMERIC = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
-
-
-class Resolver(AbstractResolver):
-    """Replaces aiohttp's resolver, which uses the threads of the event loop and waits without a limit.
-
-    Parameters
-    ----------
-    timeout : float
-        Seconds after which a lookup is given up.
-    """
-
-    def __init__(self, timeout: float) -> None:
-        self._timeout = timeout
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        """Return the addresses of a server; raises OSError."""
-        # aiohttp shields the lookup from the cancellation and the timeout of its request.
-        async with asyncio.timeout(self._timeout):
-            found = await resolve(host, port, family=family, flags=_FLAGS)
-        results: list[ResolveResult] = []
-        for kind, _, proto, _, address in found:
-            shown = address[0]
-            if kind == socket.AF_INET6 and address[3]:
-                # A link-local address includes its interface; this is no lookup.
-                shown, _ = socket.getnameinfo(address, socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)
-            results.append(
-                {
-                    "hostname": host,
-                    "host": shown,
-                    "port": address[1],
-                    "family": kind,
-                    "proto": proto,
-                    "flags": _NUMERIC,
-                }
-            )
-        return results
-
-    async def close(self) -> None:
-        """Do nothing, as there is nothing to release."""
-
-
-def proxy_for(scheme: str, host: str) -> str | None:
-    """Return the URL of the proxy for a host, which may hold a password; None if there is none, or it is reached by TLS."""
-    proxy = getproxies().get(scheme)
-    if not proxy or urlsplit(proxy).scheme == "https" or proxy_bypass(host):
-        return None
-    return proxy

@@ -18,12 +18,13 @@ __all__ = ["ByIdentity", "StorageOptions", "credentials_token", "lasts"]
 
 StorageOptions = Mapping[str, Any]
 
-_ENVIRONMENT = ("AWS_", "GOOGLE_", "AZURE_", "OBJECT_STORE_")
+_ENVIRONMENT = ("AWS_", "GOOGLE_", "AZURE_", "OBJECT_STORE_", "R2_", "STORAGE_EMULATOR_HOST", "HF_TOKEN")
 _LASTING = r"[0-9a-f]{32}"
 # A bool is an int, too.
 _PLAIN: tuple[Any, ...] = (bool, int, float, str, bytes)
-# Objects in options that take no weak reference are kept alive up to this number; beyond it, metadata is read anew.
-_MOST_STRONG = 128
+# Objects in options that take no weak reference are kept alive up to this number; beyond it, metadata is read
+# anew.
+MOST_STRONG = 128
 T = TypeVar("T")
 
 
@@ -39,15 +40,19 @@ class ByIdentity(Generic[T]):
 
     Notes
     -----
-    There is no lock, as objects are freed at any point of any thread. Two threads that bring a new object at the same time
-    may get two values, of which the second is remembered.
+    There is no lock, as objects are freed at any point of any thread. Two threads that bring a new object at
+    the same time may get two values, of which the second is remembered.
     """
 
     def __init__(self, make: Callable[[Any], T], *, most_strong: int = 0) -> None:
         self._make = make
         self._most_strong = most_strong
-        self._by_id: dict[int, tuple[weakref.ref[Any], T]] = {}
+        self.by_id: dict[int, tuple[weakref.ref[Any], T]] = {}
         self._strong: dict[int, tuple[object, T]] = {}
+
+    def values(self) -> list[T]:
+        """Return the values of all objects that are remembered."""
+        return [value for _, value in (*self.by_id.values(), *self._strong.values())]
 
     def of(self, thing: object) -> T:
         """Return the value of an object.
@@ -58,13 +63,13 @@ class ByIdentity(Generic[T]):
             The object takes no weak reference, and `most_strong` is 0.
         """
         identity = id(thing)
-        entry = self._by_id.get(identity)
+        entry = self.by_id.get(identity)
         if entry is not None and entry[0]() is thing:
             return entry[1]
         strong = self._strong.get(identity)
         if strong is not None:
             return strong[1]
-        made, by_id = self._make(thing), self._by_id
+        made, by_id = self._make(thing), self.by_id
 
         def gone(which: weakref.ref[Any]) -> None:
             last = by_id.get(identity)
@@ -86,8 +91,8 @@ class ByIdentity(Generic[T]):
 def credentials_token(root: str, options: StorageOptions | None) -> str:
     """Return a token that differs wherever the store or the credentials differ, and reveals neither.
 
-    The environment counts too, as obstore takes credentials from there. All processes derive the same token (`lasts`),
-    unless an option is an object of this process.
+    The environment counts too, as obstore takes credentials from there, and so do the files of a profile. All
+    processes derive the same token (`lasts`), unless an option is an object of this process.
     """
     if root == LOCAL_ROOT and not options:
         # There is no secret to hide, and hashing loads OpenSSL: 2 ms of a fresh process.
@@ -103,6 +108,10 @@ def credentials_token(root: str, options: StorageOptions | None) -> str:
         parts += sorted(
             f"{name}={value}" for name, value in os.environ.items() if name.startswith(_ENVIRONMENT)
         )
+        if root.startswith("s3://"):
+            from accel.store.aws_profile import profile_identity
+
+            parts += profile_identity(options or {})
     for part in parts:
         digest.update(part.encode("utf-8", "surrogateescape") + b"\0")
     return ("" if _is_plain(options or {}) else "process-") + digest.hexdigest()
@@ -143,12 +152,12 @@ def _canonical(value: object) -> str:
     if _is_time(value):
         return f"<{value.days} {value.seconds} {value.microseconds}>"
     if isinstance(value, MethodType):  # a new object at each attribute access
-        return f"<{_objects.of(value.__self__)} {_objects.of(value.__func__)}>"
-    return f"<{_objects.of(value)}>"  # a credential provider, by identity
+        return f"<{known_objects.of(value.__self__)} {known_objects.of(value.__func__)}>"
+    return f"<{known_objects.of(value)}>"  # a credential provider, by identity
 
 
 def _new_name(_: object) -> str:
     return os.urandom(16).hex()
 
 
-_objects = ByIdentity(_new_name, most_strong=_MOST_STRONG)
+known_objects = ByIdentity(_new_name, most_strong=MOST_STRONG)

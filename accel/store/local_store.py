@@ -14,18 +14,18 @@ import stat
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import BinaryIO
 
-from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
+from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.memory import allocate
 from accel.options import MIB
 from accel.ranges import ByteRange, Suffix
+from accel.runtime.threads import FILES
 from accel.store.range_store import ObjectEntry, Payload
-from accel.store.request_errors import ShortObjectError, system_error
-from accel.store.threads import FILES
+from accel.store.request_errors import EmptyObjectError, ShortObjectError, system_error
 
-__all__ = ["FileStore", "copy_bytes", "write_beside"]
+__all__ = ["FileStore", "checksums_of", "copy_bytes", "write_beside"]
 
 # A range may ask for more bytes than the file has: no more are allocated before the file has given some.
-_AT_ONCE = 32 * MIB
+AT_ONCE = 32 * MIB
 
 
 class FileStore:
@@ -38,25 +38,32 @@ class FileStore:
         return f"FileStore({self._root!r})"
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
-        """See `RangeStore.read`. The etag is made of inode, size, and the times of the last change."""
-        # Allocated here, though read into by a thread: what each of many threads has let go of, its allocator keeps.
-        room = _allocate(want.length) if isinstance(want, ByteRange) and want.length <= _AT_ONCE else None
+        """Read exactly one range of one object; see `RangeStore.read`.
+
+        The etag is made of inode, size, and the times of the last change.
+        """
+        # Allocated here, though read into by a thread: what each of many threads has let go of, its allocator
+        # keeps.
+        room = _allocate(want.length) if isinstance(want, ByteRange) and want.length <= AT_ONCE else None
         return await FILES.run(self._read, path, want, if_match, room)
 
     async def gather_ranges(
         self, path: str, wants: Sequence[ByteRange], *, if_match: str | None = None
     ) -> Sequence[Payload]:
-        """See `Gatherer`: the file is opened once, and a thread reads all of it."""
-        few = sum(want.length for want in wants) <= _AT_ONCE
+        """Read ranges of a file that is opened once, all in one thread; see `Gatherer`."""
+        few = sum(want.length for want in wants) <= AT_ONCE
         rooms = [_allocate(want.length) if few else None for want in wants]
         return await FILES.run(self._gather, path, wants, if_match, rooms)
 
     async def head(self, path: str) -> ObjectEntry:
-        """Size and etag of one file."""
+        """Return the size and the etag of one file."""
         return await FILES.run(self._head, path)
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
-        """See `Lister.list`. Symbolic links are followed, save into a directory that is being walked."""
+        """List the objects at or below a prefix; see `Lister.list`.
+
+        Symbolic links are followed, save into a directory that is being walked.
+        """
         for entry in await FILES.run(self._walk, prefix):
             yield entry
 
@@ -69,7 +76,10 @@ class FileStore:
         if_match: str | None = None,
         if_absent: bool = False,
     ) -> None:
-        """See `Writer.write`. Who writes on conditions holds a lock on a file beside meanwhile, whose name ends in `.lock`."""
+        """Put one object, whole or not at all; see `Writer.write`.
+
+        A conditional write holds a lock on a file beside the target, whose name ends in `.lock`.
+        """
         if if_match is None and not if_absent:
             await self._write_parts(path, parts, size)
             return
@@ -92,11 +102,11 @@ class FileStore:
             await FILES.run(stack.close)
 
     async def remove(self, path: str) -> None:
-        """See `Remover.remove`."""
+        """Remove an object; see `Remover.remove`."""
         await FILES.run(self._remove, path)
 
     async def move(self, path: str, to: str) -> None:
-        """See `Mover.move`."""
+        """Give an object another name; see `Mover.move`."""
         await FILES.run(self._move, path, to)
 
     def _write(self, path: str, body: bytearray, if_match: str | None, if_absent: bool) -> None:
@@ -114,7 +124,7 @@ class FileStore:
             file.write(body)
 
     def _target(self, path: str) -> str:
-        """The real path of a file that is to be written, whose directory is made."""
+        """Return the real path of a file that is to be written, and make its directory."""
         target = os.path.realpath(os.path.join(self._root, path))
         try:
             os.makedirs(os.path.dirname(target), exist_ok=True)
@@ -126,6 +136,7 @@ class FileStore:
         target = os.path.join(self._root, to)
         try:
             os.makedirs(os.path.dirname(target), exist_ok=True)
+            remove_checksums(target)
             os.replace(os.path.join(self._root, path), target)
         except OSError as error:
             raise _translate(error, path) from error
@@ -134,6 +145,7 @@ class FileStore:
     def _remove(self, path: str) -> None:
         try:
             os.unlink(os.path.join(self._root, path))
+            remove_checksums(os.path.join(self._root, path))
         except FileNotFoundError:
             return
         except OSError as error:
@@ -167,7 +179,7 @@ class FileStore:
             wanted = [_resolve(path, want, before.st_size, etag) for want in wants]
             _announce(handle, wanted)
             parts = [
-                _pread(handle, part, _allocate(part.length) if room is None else room)
+                read_at(handle, part, _allocate(part.length) if room is None else room)
                 for part, room in zip(wanted, rooms, strict=True)
             ]
             if etag_of(os.fstat(handle)) != etag or any(map(_falls_short, parts, wanted)):
@@ -218,18 +230,19 @@ class FileStore:
 
 
 def is_unfinished(path: str) -> bool:
-    """Return whether a file has a name as `write_beside` gives it while it is written, and leaves it if the process is killed."""
+    """Return whether a file has a name as `write_beside` gives it while it is written, and leaves it if the
+    process is killed."""
     return _UNFINISHED.fullmatch(path.rpartition("/")[2]) is not None
 
 
 def etag_of(found: os.stat_result) -> str:
-    """What distinguishes one version of a file from another."""
+    """Return what distinguishes one version of a file from another."""
     return f'"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_ctime_ns:x}-{found.st_size:x}"'
 
 
 def _resolve(path: str, want: ByteRange | Suffix, size: int, etag: str) -> ByteRange:
     if size == 0:
-        raise ParquetFormatError("the file is empty", path=path)
+        raise EmptyObjectError(path)
     if isinstance(want, Suffix):
         return ByteRange(max(0, size - want.length), size)
     if want.end > size:
@@ -238,7 +251,7 @@ def _resolve(path: str, want: ByteRange | Suffix, size: int, etag: str) -> ByteR
 
 
 def _allocate(length: int) -> memoryview:
-    # Memory that Arrow's allocator has at hand: fresh pages of the system cost twice what the copy does.
+    # Memory that Arrow's allocator holds ready: fresh pages of the system cost twice what the copy does.
     return memoryview(allocate(length)).cast("B")
 
 
@@ -253,7 +266,7 @@ def _falls_short(data: memoryview, wanted: ByteRange) -> bool:
     return len(data) != wanted.length
 
 
-def _pread(handle: int, wanted: ByteRange, room: memoryview) -> memoryview:
+def read_at(handle: int, wanted: ByteRange, room: memoryview) -> memoryview:
     came = 0
     while came < wanted.length:  # Linux returns at most 2 GiB at a time
         more = os.preadv(handle, [room[came:]], wanted.start + came)
@@ -280,7 +293,8 @@ def _translate(error: OSError, path: str) -> StoreError:
 
 @contextlib.contextmanager
 def _lock_beside(target: str) -> Iterator[None]:
-    """Hold the lock of a file, on one beside that is gone afterwards. The system releases it where the process dies."""
+    """Hold the lock of a file, on one beside that is gone afterwards. The system releases it where the
+    process dies."""
     import fcntl
 
     name = f"{target}.lock"
@@ -304,14 +318,16 @@ def _lock_beside(target: str) -> Iterator[None]:
 
 
 def _is_named(handle: int, name: str) -> bool:
-    """Whether an open file has this name."""
+    """Return whether an open file has this name."""
     try:
         return os.path.samestat(os.fstat(handle), os.stat(name))
     except FileNotFoundError:
         return False
 
 
-_BLOCK = 8 * MIB
+BLOCK = 8 * MIB
+_CHECKSUMS_MAGIC = b"crc\0"
+"""The first bytes of a file of checksums (Hadoop's `ChecksumFileSystem`)."""
 _UNFINISHED = re.compile(r"\..*\.[0-9a-f]{16}\.part", re.DOTALL)
 _UNSUPPORTED = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF)
 
@@ -320,20 +336,21 @@ _UNSUPPORTED = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno
 def write_beside(
     target: str, *, like: os.stat_result | None = None, check: Callable[[], None] | None = None
 ) -> Iterator[BinaryIO]:
-    """A new file that takes the name `target` when the block ends well, and is gone when it does not.
+    """Open a new file that takes the name `target` when the block ends well, and is removed when it does not.
 
-    It is on disk before it has the name; what is written to its handle goes behind what was flushed. A process that is killed leaves the old file as it was, and perhaps
-    a hidden one beside it whose name ends in `.part`.
+    It is on disk before it has the name; what is written to its handle goes behind what was flushed. A
+    process that is killed leaves the old file as it was, and perhaps a hidden one beside it whose name ends
+    in `.part`.
 
     Parameters
     ----------
     target : str
         A real path: no symbolic link.
     like : stat_result, optional
-        The file whose mode and owner it takes over, by default the one that has the name now; what is not allowed of
-        that is left out. Until then the new file is for its owner only.
+        The file whose mode and owner it takes over, by default the one that has the name now; what is not
+        allowed of that is left out. Until then the new file is for its owner only.
     check : callable, optional
-        Asked just before it takes the name; may raise.
+        Called just before it takes the name; may raise.
     """
     if os.path.isdir(target):
         raise StoreError("this is a directory", path=target, hint="name a file")
@@ -348,7 +365,8 @@ def write_beside(
         try:
             # Within: a signal may come as soon as it is there.
             handle = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-            # Buffered: a raw file may write less than it is given, and that of a full disk only says so the next time.
+            # Buffered: a raw file may write less than it is given, and that of a full disk only says so the
+            # next time.
             with open(handle, "wb") as file:
                 yield file
                 file.flush()
@@ -356,6 +374,7 @@ def write_beside(
                 os.fsync(handle)
             if check is not None:
                 check()
+            remove_checksums(target)
             os.replace(beside, target)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -366,6 +385,28 @@ def write_beside(
         if isinstance(error, AccelError):
             raise
         raise system_error(error, path=target) from error
+
+
+def checksums_of(path: str) -> str:
+    """Return the name of the file in which Hadoop keeps the checksums of another, in the same directory."""
+    directory, base = os.path.split(path)
+    return os.path.join(directory, f".{base}.crc")
+
+
+def remove_checksums(target: str) -> None:
+    """Remove the file in which Hadoop keeps the checksums of another, so that they do not belie what is
+    written in its place.
+
+    Hadoop reads a file without checksums as it is. Another file that happens to have the name stays.
+    """
+    name = checksums_of(target)
+    try:
+        with open(name, "rb") as file:
+            is_hadoops = file.read(len(_CHECKSUMS_MAGIC)) == _CHECKSUMS_MAGIC
+    except OSError:
+        return  # there is none
+    if is_hadoops:
+        os.unlink(name)
 
 
 def _check_size(made: int, size: int, path: str) -> None:
@@ -381,7 +422,7 @@ def copy_bytes(source: int, target: int, *, length: int, note: Callable[[int], N
     done = 0
     in_kernel = hasattr(os, "copy_file_range")
     while done < length:
-        size = min(_BLOCK, length - done)
+        size = min(BLOCK, length - done)
         if in_kernel:
             try:
                 size = os.copy_file_range(source, target, size, offset_src=done)

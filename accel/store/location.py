@@ -9,15 +9,28 @@ from dataclasses import dataclass, field
 
 from accel.errors import StoreError, redact
 
-__all__ = ["LOCAL_ROOT", "SCHEMES", "Location", "has_scheme", "numeric_settings", "parse_url"]
+__all__ = [
+    "CARRIED_ROOT",
+    "LOCAL_ROOT",
+    "SCHEMES",
+    "Location",
+    "has_scheme",
+    "numeric_settings",
+    "parse_url",
+    "url_in",
+]
 
 LOCAL_ROOT = "file://"
 """The root of local files."""
+CARRIED_ROOT = "data:"
+"""The root of objects that are their paths (`store.carried_store`), as the scheme `data:` has it."""
 
 # Schemes -> the scheme of the root, which is the same for equal stores, so that they share one client.
 SCHEMES: Mapping[str, str] = {
     "s3": "s3",
     "s3a": "s3",
+    "r2": "r2",
+    "hf": "hf",
     "gs": "gs",
     "gcs": "gs",
     "az": "az",
@@ -44,7 +57,8 @@ class Location:
     """
 
     scheme: str
-    """One of "s3", "gs", "az", "abfss", "http", "https", "file", or "store" for a store that the caller gave."""
+    """One of "s3", "gs", "az", "abfss", "http", "https", "file", or "store" for a store that the caller
+    gave."""
     root: str
     """The root of the store: "s3://bucket", "https://host:port", "file://", ..."""
     path: str
@@ -73,6 +87,14 @@ class Location:
         return f"Location({str(self)!r})"
 
 
+def url_in(root: str, path: str) -> str:
+    """Return the whole address of a path in a store, as messages have it: a local one with its leading slash,
+    and that of a store that the caller gave as it is."""
+    if root == LOCAL_ROOT:
+        return f"/{path}"
+    return f"{root}/{path}" if "://" in root else path
+
+
 def parse_url(url: str | os.PathLike[str], *, in_store: bool = False) -> Location:
     """Split a URL or a path into the store's root and the path in it.
 
@@ -80,8 +102,9 @@ def parse_url(url: str | os.PathLike[str], *, in_store: bool = False) -> Locatio
     ----------
     url : str or PathLike
         A bare path (relative ones from the working directory), `file:`, `s3://`, `s3a://`, `gs://`, `az://`,
-        `azure://`, `abfs[s]://container@account.dfs.core.windows.net/` or, as fsspec has it, `abfs[s]://container/`,
-        `http://` or `https://`.
+        `azure://`, `abfs[s]://container@account.dfs.core.windows.net/` or, as fsspec has it,
+        `abfs[s]://container/`, `http://`, `https://`, `r2://bucket/` of Cloudflare, or
+        `hf://datasets/owner/name/path`, a file of Hugging Face's hub. `~/` is the home directory.
     in_store : bool
         The caller gave a store: a bare path is relative to its root, and only the path of a URL is used.
 
@@ -96,8 +119,8 @@ def parse_url(url: str | os.PathLike[str], *, in_store: bool = False) -> Locatio
 
     Notes
     -----
-    `file:` URLs are percent-decoded; bare paths and keys of object stores are used as they are; HTTP URLs stay encoded.
-    A trailing slash stays.
+    `file:` URLs are percent-decoded; bare paths and keys of object stores are used as they are; HTTP URLs
+    stay encoded. A trailing slash stays.
     """
     text = os.fspath(url)
     if not isinstance(text, str):
@@ -117,21 +140,26 @@ def parse_url(url: str | os.PathLike[str], *, in_store: bool = False) -> Locatio
         raise StoreError(
             f"accel has no store for {match[1]}://",
             path=text,
-            hint=f"it has {', '.join(sorted(SCHEMES))}, bare paths, and any obstore store by store=",
+            hint=f"it has {', '.join(sorted(SCHEMES))}, bare paths, and any obstore store by `store=`",
         )
     rest = match[2]
     if in_store:
         return Location("store", "store:", _in_store(scheme, rest))
     if scheme == "memory":
         raise StoreError(
-            "a memory:// URL names no store by itself", path=text, hint="give the MemoryStore by store="
+            "a memory:// URL names no store by itself", path=text, hint="give the MemoryStore by `store=`"
         )
     if scheme in ("http", "https"):
         return _http(scheme, rest, text)
+    if scheme == "hf":
+        return _hub(rest, text)
     if scheme == "abfss":
         return _abfss(rest, text)
     bucket, _, key = rest.partition("/")
     _check_host(bucket, text)
+    if scheme == "r2":
+        # Its root says whose service it is; all else is S3's.
+        return Location("s3", f"r2://{bucket}", key, {"service": "r2"})
     return Location(scheme, f"{scheme}://{bucket}", key)
 
 
@@ -175,7 +203,7 @@ def _check_host(host: str, url: str) -> None:
         raise StoreError(
             "credentials in a URL are not taken",
             path=url,
-            hint="give them by storage_options, or by the store's environment variables",
+            hint="give them by `storage_options`, or by the store's environment variables",
         )
 
 
@@ -227,7 +255,31 @@ def _file_url(url: str) -> str:
     return unquote(rest, errors="surrogateescape")
 
 
+def _hub(rest: str, url: str) -> Location:
+    """Return the web address of a file of Hugging Face's hub: hf://datasets/OWNER/NAME[@REVISION]/PATH."""
+    from urllib.parse import quote
+
+    parts = re.fullmatch(r"(datasets|spaces)/([^/@]+/[^/@]+)(?:@([^/]+))?/(.+)", rest, re.DOTALL)
+    if parts is None:
+        raise StoreError(
+            "this names no file of the hub",
+            path=url,
+            hint="it is hf://datasets/OWNER/NAME/PATH, with NAME@REVISION for another revision than main",
+        )
+    kind, repository, revision, path = parts.groups()
+    if any(character in path for character in "*?["):
+        raise StoreError(
+            "the hub lists no files here", path=url, hint="name the files; a list of them is taken"
+        )
+    server = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+    scheme, _, host = server.partition("://")
+    revision = quote(revision or "main", safe="%")
+    return _http(scheme, f"{host}/{kind}/{repository}/resolve/{revision}/{quote(path)}", url)
+
+
 def _local(path: str) -> Location:
+    if path == "~" or path.startswith("~/"):
+        path = os.path.expanduser(path)
     directory = path.endswith(("/", "/."))
     parts = path.split("/")
     if ".." in parts:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import AsyncIterator, Mapping
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.ranges import ByteRange, Suffix
+from accel.runtime.forks import lock_over_forks
 from accel.store.range_store import ObjectEntry, Payload
 
 __all__ = ["DictStore", "content_etag", "store_named"]
 
-# No read may see the bytes of one version with the etag of another. One lock for all stores keeps each store picklable.
-_replacing = threading.Lock()
+# No read may see the bytes of one version with the etag of another. One lock for all stores keeps each store
+# picklable.
+_replacing = lock_over_forks()
 
 
 def content_etag(data: bytes) -> str:
@@ -31,13 +32,15 @@ class DictStore:
 
     Notes
     -----
-    A test may write to `etags` to make an etag weak, unquoted, or None, which means that the store gives none.
-    Any thread may replace objects. If-Match compares strongly, as RFC 9110 requires, so a weak etag never matches.
+    A test may write to `etags` to make an etag weak, unquoted, or None, which means that the store gives
+    none. Any thread may replace objects. If-Match compares strongly, as RFC 9110 requires, so a weak etag
+    never matches.
     """
 
     def __init__(self, objects: Mapping[str, bytes] | None = None) -> None:
         self.objects: dict[str, bytes] = {}
         self.etags: dict[str, str | None] = {}
+        self.modified: dict[str, float] = {}
         for path, data in (objects or {}).items():
             self.put(path, data)
 
@@ -124,7 +127,7 @@ class DictStore:
             found = [(path, len(data), self.etags[path]) for path, data in sorted(self.objects.items())]
         for path, size, etag in found:
             if not prefix or path == prefix or path.startswith(prefix.rstrip("/") + "/"):
-                yield ObjectEntry(path, size, etag)
+                yield ObjectEntry(path, size, etag, self.modified.get(path))
 
 
 def _resolve(want: ByteRange | Suffix, size: int) -> ByteRange | None:

@@ -1,4 +1,5 @@
-"""Estimates of the latency and bandwidth of one store, from the times of its recent requests. It has no clock of its own."""
+"""Estimates of the latency and bandwidth of one store, from the times of its recent requests. It has no clock
+of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ _LOCAL_REQUEST_SECONDS = 0.05e-3
 # Latency is measured by requests of up to the first size, bandwidth by requests from the second size on.
 _SMALL_BYTES = 64 * 1024
 _LARGE_BYTES = 512 * 1024
-# Measurements that are remembered: of small requests, and of large ones for each level of concurrency (1, 2-3, 4-7, ...).
+# Measurements that are remembered: of small requests, and of large ones for each level of concurrency (1,
+# 2-3, 4-7, ...).
 _SMALL_SAMPLES = 128
 _LARGE_SAMPLES = 16
 # A level of concurrency is tried again after this many large requests at lower levels.
@@ -188,19 +190,21 @@ class Network:
 
     @property
     def wide_gap_bytes(self) -> int:
-        """Unwanted bytes that all streams together transfer in that time, at least `gap_bytes`. A steady estimate."""
+        """Unwanted bytes that all streams together transfer in that time, at least `gap_bytes`. A steady
+        estimate."""
         wide = self._steady("wide gap", self.total_bandwidth * self._request_seconds)
         return max(self.gap_bytes, min(wide, _LONGEST_GAP))
 
     @property
     def early_bytes(self) -> int:
-        """Bytes that lengthen a wait by a quarter: what may be fetched before it is needed. A steady estimate."""
+        """Bytes that lengthen a wait by a quarter: what may be fetched before it is needed. A steady
+        estimate."""
         return self._steady("early", self.latency * self.bandwidth / 4)
 
     @property
     def trip_bytes(self) -> int:
-        """Compressed bytes that take one round trip to be transferred over all streams and decoded: to leave out fewer
-        never pays for another round trip. A steady estimate."""
+        """Compressed bytes that take one round trip to be transferred over all streams and decoded: to leave
+        out fewer never pays for another round trip. A steady estimate."""
         return self._steady("trip", self.latency / (1 / self.total_bandwidth + _DECODE_SECONDS))
 
     @property
@@ -214,27 +218,29 @@ class Network:
         return min(self._steady("few streams", math.sqrt(2) * self._streams_worth()), self._most_streams)
 
     def _steady(self, name: str, found: float) -> int:
-        """Return the power of two at or below `found`, or the last one while it is about right, so that what was predicted
-        by an estimate is what is requested later."""
+        """Return the power of two at or below `found`, or the last one while it is about right, so that what
+        was predicted by an estimate is what is requested later."""
         last = self._estimates.get(name, 0)
         if not 0.7 * last <= found < 2.8 * last:
             last = self._estimates[name] = 1 << max(0, int(math.log2(max(found, 1.0))))
         return last
 
     def bytes_to_cover(self) -> int:
-        """Return the bytes to have under way so that the network is never idle: the bandwidth of all streams times latency."""
+        """Return the bytes to have under way so that the network is never idle: the bandwidth of all streams
+        times latency."""
         return math.ceil(self.total_bandwidth * self.latency)
 
     def _streams_worth(self) -> float:
-        """Return how many times the bandwidth of one stream several streams bring; more, to be tried, if the most concurrent
-        ones measured did not slow each other down."""
+        """Return how many times the bandwidth of one stream several streams bring; more, to be tried, if the
+        most concurrent ones measured did not slow each other down."""
         measured = self._measured()
         # Concurrency that did not pay is not used any more, so after a while it counts as not measured.
         lately = max((at for at, level in measured if level.last > self._large - _TRIED_AGAIN), default=0)
         measured = [(at, level) for at, level in measured if at <= lately]
         if not measured:
             return _STREAMS_TRIED
-        # The quickest are compared, as a busy machine slows streams down too, and a needless split costs little.
+        # The quickest are compared, as a busy machine slows streams down too, and a needless split costs
+        # little.
         one = measured[0][1].rate.quantile(_RATE_QUANTILE)
         worth = rate = 1.0
         for at, level in measured:

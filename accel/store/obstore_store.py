@@ -16,23 +16,24 @@ from accel.errors import (
     AccelError,
     ObjectChangedError,
     ObjectNotFoundError,
-    ParquetFormatError,
     StoreError,
 )
 from accel.memory import allocate
 from accel.options import MIB
 from accel.ranges import Buffer, ByteRange, Suffix
-from accel.store import io_loop
+from accel.runtime.tasks import TrackedStream, refuse_lost_obstore, see, tracked
 from accel.store.identity import ByIdentity
-from accel.store.obstore_errors import panicked, translate
-from accel.store.range_store import LIST_PAGE, ObjectEntry, Payload, can_be_sent, is_weak
+from accel.store.obstore_errors import panicked, shorter_range, translate
+from accel.store.range_store import LIST_PAGE, ObjectEntry, Payload, can_be_sent
 from accel.store.request_errors import (
+    EmptyObjectError,
     IncompleteBodyError,
     ShortObjectError,
     SuffixUnsupportedError,
     changed_object,
+    short_answer,
 )
-from accel.store.tasks import TrackedStream, tracked
+from accel.versions import is_weak
 
 __all__ = [
     "CONFIG_HIDDEN",
@@ -46,16 +47,16 @@ __all__ = [
 ]
 
 CONFIG_HIDDEN = (
-    "obstore cannot tell how the store was made, so it is read through obstore, with retries of obstore's own: "
-    "give what concerns the client (allow_http, timeout, ...) by client_options={...}"
+    "obstore cannot tell how the store was made, so it is read through obstore, with retries of obstore's "
+    "own: give what concerns the client (allow_http, timeout, ...) by client_options={...}"
 )
 
 
 def has_readable_config(store: Any) -> bool:
     """Return whether the `config` of a store can be read; True for stores without one.
 
-    obstore panics over a config that holds arguments for its client. Rust writes every panic to stderr, so each store is
-    tried only once.
+    obstore panics over a config that holds arguments for its client. Rust writes every panic to stderr, so
+    each store is tried only once.
     """
     return not isinstance(store, (S3Store, GCSStore, AzureStore)) or _tried.of(store)
 
@@ -73,7 +74,7 @@ def _try(store: Any) -> bool:
 _tried = ByIdentity(_try)
 
 
-_CHUNK_TIMEOUTS: Final = 10
+CHUNK_TIMEOUTS: Final = 10
 """Read timeouts that one chunk of a listing may take, as obstore sends several requests for it."""
 
 
@@ -94,10 +95,11 @@ class ListingChunks:
     ) -> None:
         self._stream: AsyncIterator[Sequence[Any]] | None = stream
         self._path = path
-        self._seconds = None if read_timeout is None else read_timeout * _CHUNK_TIMEOUTS
+        self._seconds = None if read_timeout is None else read_timeout * CHUNK_TIMEOUTS
 
     async def take(self) -> Sequence[Any] | None:
-        """Return the next chunk, None after the last; raises errors of obstore. Being cancelled ends the request.
+        """Return the next chunk, None after the last; raises errors of obstore. Being cancelled ends the
+        request.
 
         Raises
         ------
@@ -120,7 +122,9 @@ class ListingChunks:
             raise StoreError(
                 f"the store listed nothing more in {self._seconds:g} seconds",
                 path=self._path,
-                hint="it is slow, or sends empty pages without an end; options.read_timeout allows for more",
+                hint=(
+                    "it is slow, or sends empty pages without an end; `options.read_timeout` allows for more"
+                ),
             )
         except StopAsyncIteration:
             return None
@@ -129,26 +133,27 @@ class ListingChunks:
             del step
 
     def _release(self, step: asyncio.Future[Sequence[Any]]) -> None:
-        # In this order, so that obstore's threads drop the last reference to the stream. If Python freed it after a response
-        # had come, the connection would be returned outside of tokio, where hyper's pool panics with its lock taken, and so
-        # would every later request of the store.
+        # In this order, so that obstore's threads drop the last reference to the stream. If Python freed it
+        # after a response had come, the connection would be returned outside of tokio, where hyper's pool
+        # panics with its lock taken, and so would every later request of the store.
         self._stream = None
         with contextlib.suppress(RuntimeError):  # the loop is closed
             step.cancel()
 
 
-# A cut body is resumed after its last whole part. A part costs a hand-off from obstore's threads (about 0.1 ms) and a copy,
-# so bodies up to the second length are read whole, unless one was cut within the last minute.
-_PART_BYTES = 512 * 1024
-_WHOLE_BYTES = 12 * MIB
+# A cut body is resumed after its last whole part. A part costs a hand-off from obstore's threads (about 0.1
+# ms) and a copy, so bodies up to the second length are read whole, unless one was cut within the last minute.
+PART_BYTES = 512 * 1024
+WHOLE_BYTES = 12 * MIB
 _CAREFUL_SECONDS = 60.0
 
 
 class ObstoreStore:
     """A store of obstore.
 
-    Reads use `get_async` with a range and If-Match, as `get_range` takes no precondition and returns neither size nor etag.
-    Responses are compared with requests, as obstore silently cuts a range that ends past the object.
+    Reads use `get_async` with a range and If-Match, as `get_range` takes no precondition and returns neither
+    size nor etag. Responses are compared with requests, as obstore silently cuts a range that ends past the
+    object.
 
     Parameters
     ----------
@@ -159,27 +164,33 @@ class ObstoreStore:
 
     def __init__(self, store: Any, *, read_timeout: float | None = None) -> None:
         self.broken = False
-        """Whether obstore has panicked, and may have left a lock taken on which every later request would wait."""
-        self._store = without_retries(store)
+        """Whether obstore has panicked, and may have left a lock taken on which every later request would
+        wait."""
+        self.inner = without_retries(store)
         self._read_timeout = read_timeout
         self._streams = not isinstance(store, (LocalStore, MemoryStore))
         self._careful_until = -math.inf
+        self._patient_until = -math.inf
 
     def __repr__(self) -> str:
-        return f"ObstoreStore({type(self._store).__name__})"
+        return f"ObstoreStore({type(self.inner).__name__})"
 
     def wraps(self, store: object) -> bool:
-        """Return whether this adapter reads through this very object, not through a copy with the same settings."""
-        return self._store is store
+        """Return whether this adapter reads through this very object, not through a copy with the same
+        settings."""
+        return self.inner is store
 
     @property
     def warning(self) -> str | None:
         """A text for the metrics about how the store was made; None if there is none."""
-        return None if has_readable_config(self._store) else CONFIG_HIDDEN
+        return None if has_readable_config(self.inner) else CONFIG_HIDDEN
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
-        """See `RangeStore.read`. An empty object raises ParquetFormatError."""
-        io_loop.check_fork()
+        """Read exactly one range of one object; see `RangeStore.read`.
+
+        An empty object raises ParquetFormatError.
+        """
+        refuse_lost_obstore()
         if isinstance(want, Suffix) and not self.suffixes:
             raise SuffixUnsupportedError(path=path, sent=False, certain=True)
         options: dict[str, Any] = {
@@ -191,17 +202,23 @@ class ObstoreStore:
             options["if_match"] = if_match
         failure: BaseException
         try:
-            result = await tracked(obstore.get_async(self._store, path, options=options))  # type: ignore[arg-type]
+            result = await tracked(obstore.get_async(self.inner, path, options=options))  # type: ignore[arg-type]
             start, end = result.range
             size, etag = int(result.meta["size"]), result.meta["e_tag"]
             promised = _promised(path, want, start, end, size, etag)
-            take = self._file_body if isinstance(self._store, LocalStore) else self._body
+            take = self._file_body if isinstance(self.inner, LocalStore) else self._body
             data = await take(result, path, promised, size, etag)
         except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
             # The error of obstore is not chained, as it quotes the response, and a presigned URL in clear.
             failure = self._translated(error, path, want)
+            shorter = shorter_range(error, want)
         else:
             return Payload(data, promised, size, etag)
+        if shorter is not None:
+            # obstore has dropped what came: the server sends it again, as all that is requested.
+            whole, sent = shorter
+            part = await self.read(path, sent, if_match=if_match)
+            failure = short_answer(path, whole, part.data, size=part.size, etag=part.etag)
         raise failure from failure.__cause__
 
     async def _file_body(
@@ -217,7 +234,7 @@ class ObstoreStore:
         return data
 
     async def _check_unchanged(self, path: str, place: ByteRange, size: int, etag: str | None) -> None:
-        now = await tracked(obstore.head_async(self._store, path))
+        now = await tracked(obstore.head_async(self.inner, path))
         if (now["size"], now["e_tag"]) != (size, etag):
             raise changed_object(path, str(place))
 
@@ -233,7 +250,7 @@ class ObstoreStore:
             joined = memoryview(allocate(promised.length)).cast("B")
             filled = 0
             try:
-                async for part in TrackedStream(result.stream(min_chunk_size=_PART_BYTES)):
+                async for part in TrackedStream(result.stream(min_chunk_size=PART_BYTES)):
                     came = len(part)
                     if filled + came > promised.length:
                         raise _mismatch(path, promised, filled + came)
@@ -266,15 +283,20 @@ class ObstoreStore:
             return memoryview(b"")
 
     def _in_parts(self, length: int) -> bool:
-        if not self._streams or length <= _PART_BYTES:
+        if not self._streams or length <= PART_BYTES:
             return False
-        return length > _WHOLE_BYTES or time.monotonic() < self._careful_until
+        return length > WHOLE_BYTES or time.monotonic() < self._careful_until
 
-    @staticmethod
     def _cut(
-        error: BaseException, path: str, promised: ByteRange, partial: Buffer, size: int, etag: str | None
+        self,
+        error: BaseException,
+        path: str,
+        promised: ByteRange,
+        partial: Buffer,
+        size: int,
+        etag: str | None,
     ) -> BaseException:
-        cause = translate(error, path, want=promised)
+        cause = translate(error, path, self.inner, want=promised)
         if not (isinstance(cause, StoreError) and cause.transient):
             return cause
         return IncompleteBodyError(
@@ -283,10 +305,10 @@ class ObstoreStore:
 
     async def head(self, path: str) -> ObjectEntry:
         """Return the size and etag of one object, by a HEAD request."""
-        io_loop.check_fork()
+        refuse_lost_obstore()
         failure: BaseException
         try:
-            meta = await tracked(obstore.head_async(self._store, path))
+            meta = await tracked(obstore.head_async(self.inner, path))
         except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
             failure = self._translated(error, path)
         else:
@@ -296,47 +318,74 @@ class ObstoreStore:
     @property
     def suffixes(self) -> bool:
         """Whether the last bytes of an object of unknown size can be read: not on Azure."""
-        return not isinstance(self._store, AzureStore)
+        return not isinstance(self.inner, AzureStore)
 
     @property
     def cuts_listings(self) -> bool:
         """See `Pager`. True for S3, except its directory buckets, which list in no order.
 
-        Azure and local stores would list everything for each part. Google documents the same as S3, which is untested.
+        Azure and local stores would list everything for each part. Google documents the same as S3, which is
+        untested.
         """
         # The name is taken from `repr`, as `config` panics over some legal arguments.
-        return isinstance(self._store, S3Store) and "--x-s3" not in repr(self._store)
+        return isinstance(self.inner, S3Store) and "--x-s3" not in repr(self.inner)
+
+    @property
+    def lists_from_keys(self) -> bool:
+        """Whether a listing that failed can go on from its last key. Google lists in byte order too."""
+        return self.cuts_listings or isinstance(self.inner, GCSStore)
+
+    @property
+    def confirms_listings(self) -> bool:
+        """Whether the end of a listing has to be confirmed by another request.
+
+        Of S3 and Google, obstore takes any XML of status 200 that is no listing for an empty last page, such
+        as an `<Error>`.
+        """
+        return isinstance(self.inner, (S3Store, GCSStore))
 
     async def pages(
         self, prefix: str, *, after: str | None = None
     ) -> AsyncGenerator[Sequence[ObjectEntry], None]:
-        """See `Pager.pages`."""
-        io_loop.check_fork()
-        if isinstance(self._store, HTTPStore):
+        """List the objects at or below a prefix page by page; see `Pager.pages`."""
+        refuse_lost_obstore()
+        if isinstance(self.inner, HTTPStore):
             raise StoreError("a plain HTTP server cannot list", path=prefix, hint="name the files")
         failure: BaseException
+        begun = False
+        # Azure may list in another order than that of keys, so only obstore can go on with the page that
+        # failed.
+        patient = isinstance(self.inner, AzureStore) and time.monotonic() < self._patient_until
+        store = _with_retries(self.inner) if patient else self.inner
         try:
             chunks = ListingChunks(
-                obstore.list(
-                    self._store, prefix=prefix.rstrip("/") or None, offset=after, chunk_size=LIST_PAGE
-                ),
+                obstore.list(store, prefix=prefix.rstrip("/") or None, offset=after, chunk_size=LIST_PAGE),
                 prefix,
                 read_timeout=self._read_timeout,
             )
             while (chunk := await chunks.take()) is not None:
+                begun = True
                 # Azure and Google list etags without the quotes that all their other responses have.
-                spell = _quoted if isinstance(self._store, (AzureStore, GCSStore)) else _as_given
-                yield [ObjectEntry(m["path"], int(m["size"]), spell(m["e_tag"])) for m in chunk]
+                spell = _quoted if isinstance(self.inner, (AzureStore, GCSStore)) else _as_given
+                yield [
+                    ObjectEntry(m["path"], int(m["size"]), spell(m["e_tag"]), m["last_modified"].timestamp())
+                    for m in chunk
+                ]
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
             failure = self._translated(error, prefix)
+            if begun and isinstance(failure, StoreError) and failure.transient:
+                self._patient_until = time.monotonic() + _CAREFUL_SECONDS
         else:
             return
         raise failure from failure.__cause__
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
-        """See `Lister.list`. All pages are fetched before the first entry is returned, as stores differ in order."""
+        """List the objects at or below a prefix; see `Lister.list`.
+
+        All pages are fetched before the first entry is returned, as stores differ in order.
+        """
         entries = [entry async for page in self.pages(prefix) for entry in page]
         # By code point, which is the byte order of UTF-8.
         entries.sort(key=lambda entry: entry.path)
@@ -347,7 +396,7 @@ class ObstoreStore:
         self, error: BaseException, path: str, want: ByteRange | Suffix | None = None
     ) -> BaseException:
         self.broken = self.broken or panicked(error)
-        return translate(error, path, want=want)
+        return translate(error, path, self.inner, want=want)
 
     async def write(
         self,
@@ -358,36 +407,39 @@ class ObstoreStore:
         if_match: str | None = None,
         if_absent: bool = False,
     ) -> None:
-        """See `Writer.write`."""
-        io_loop.check_fork()
+        """Put one object, whole or not at all; see `Writer.write`."""
+        refuse_lost_obstore()
         if if_absent:
-            await create_object(self._store, path, parts=parts, size=size)
+            await create_object(self.inner, path, parts=parts, size=size)
         elif if_match is not None:
-            await replace_object(self._store, path, parts=parts, size=size, if_match=if_match)
+            await replace_object(self.inner, path, parts=parts, size=size, if_match=if_match)
         else:
-            await upload(self._store, path, parts, size=size)
+            await upload(self.inner, path, parts, size=size)
 
     async def move(self, path: str, to: str) -> None:
-        """See `Mover.move`. A cloud store copies by itself, up to 5 GB on S3."""
-        io_loop.check_fork()
+        """Give an object another name; see `Mover.move`.
+
+        A cloud store copies by itself, up to 5 GB on S3.
+        """
+        refuse_lost_obstore()
         failure: BaseException
         try:
-            await tracked(obstore.copy_async(self._store, path, to))
+            await tracked(obstore.copy_async(self.inner, path, to))
         except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
-            failure = translate(error, path)
+            failure = self._translated(error, path)
         else:
             await self.remove(path)
             return
         raise failure from None
 
     async def remove(self, path: str) -> None:
-        """See `Remover.remove`."""
-        io_loop.check_fork()
+        """Remove an object; see `Remover.remove`."""
+        refuse_lost_obstore()
         failure: BaseException
         try:
-            await tracked(obstore.delete_async(self._store, path))
+            await tracked(obstore.delete_async(self.inner, path))
         except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
-            failure = translate(error, path)
+            failure = self._translated(error, path)
             if isinstance(failure, ObjectNotFoundError):
                 return
         else:
@@ -396,13 +448,14 @@ class ObstoreStore:
 
 
 def without_retries(store: Any) -> Any:
-    """Return the store without retries of obstore, unless its `retry_config` was given: the gate, the counts and the timeouts of
-    accel would not include them."""
+    """Return the store without retries of obstore, unless its `retry_config` was given: the gate, the counts
+    and the timeouts of accel would not include them."""
     return with_tries(store, 0, where=lambda retries: retries is None)
 
 
 def with_tries(store: Any, most: int, *, where: Callable[[Any], bool]) -> Any:
-    """Return a cloud store with `most` retries of obstore, if `where` is true for its present `retry_config`."""
+    """Return a cloud store with `most` retries of obstore, if `where` is true for its present
+    `retry_config`."""
     if not isinstance(store, (S3Store, GCSStore, AzureStore)) or not has_readable_config(store):
         return store
     try:
@@ -433,7 +486,7 @@ def _promised(
     path: str, want: ByteRange | Suffix, start: int, end: int, size: int, etag: str | None
 ) -> ByteRange:
     if size == 0:
-        raise ParquetFormatError("the file is empty", path=path)
+        raise EmptyObjectError(path)
     if isinstance(want, Suffix):
         if (start, end) != (max(0, size - want.length), size):
             raise _mismatch(path, want, end - start)
@@ -462,13 +515,13 @@ async def upload(store: Any, path: str, parts: AsyncIterator[bytes], *, size: in
     A part that fails is sent again. If `parts` or a request fails for good, the upload is aborted.
     """
     failure: BaseException
-    raised: list[BaseException] = []
+    content = _Parts(parts, path, size)
     try:
         await tracked(
             obstore.put_async(
                 _with_retries(store),
                 path,
-                _counted(parts, path, size, raised),
+                content,
                 use_multipart=size > _UPLOAD_PART_BYTES,
                 chunk_size=max(_UPLOAD_PART_BYTES, -(-size // _MOST_PARTS)),
                 max_concurrency=_PARTS_IN_FLIGHT,
@@ -476,9 +529,11 @@ async def upload(store: Any, path: str, parts: AsyncIterator[bytes], *, size: in
         )
     except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
         # An exception of `parts` is raised as it is, not as a failure of the store.
-        failure = raised[0] if raised else translate(error, path)
+        failure = content.failure or translate(error, path, store)
     else:
         return
+    finally:
+        await content.end()
     raise failure from None
 
 
@@ -500,9 +555,7 @@ async def replace_object(
             path=path,
             hint="write to another name, or give a local file by its path",
         )
-    body = bytearray()
-    async for part in _counted(parts, path, size, []):
-        body += part
+    body = await _Parts(parts, path, size).joined()
     failure: BaseException
     try:
         found = await tracked(obstore.head_async(store, path))
@@ -514,7 +567,7 @@ async def replace_object(
             mode["version"] = found["version"]
         await tracked(obstore.put_async(store, path, body, mode=mode, use_multipart=False))
     except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
-        failure = _conditional(translate(error, path))
+        failure = _conditional(translate(error, path, store))
     else:
         return
     raise failure from None
@@ -530,34 +583,91 @@ async def create_object(store: Any, path: str, *, parts: AsyncIterator[bytes], s
     StoreError
         The store knows no conditional put, or failed.
     """
-    body = bytearray()
-    async for part in _counted(parts, path, size, []):
-        body += part
+    body = await _Parts(parts, path, size).joined()
     failure: BaseException
     try:
         await tracked(obstore.put_async(store, path, body, mode="create", use_multipart=False))
     except obstore.exceptions.AlreadyExistsError:
         failure = ObjectChangedError("an object has that name already", path=path)
     except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
-        failure = _conditional(translate(error, path))
+        failure = _conditional(translate(error, path, store))
     else:
         return
     raise failure from None
 
 
-async def _counted(
-    parts: AsyncIterator[bytes], path: str, size: int, raised: list[BaseException]
-) -> AsyncIterator[bytes]:
-    done = 0
-    try:
-        async for part in parts:
-            done += len(part)
-            yield part
-        if done != size:
-            raise AccelError(f"{done} bytes were made for an object of {size}", path=path)
-    except Exception as error:
-        raised.append(error)
-        raise
+class _Parts:
+    """The parts of an object that obstore asks for, each in a task that obstore starts on the event loop.
+
+    If an upload ends early, obstore may leave such a task: it would go on to read what the caller has closed
+    by then, and its failure would be nobody's. So `end` is awaited before the upload returns.
+
+    Parameters
+    ----------
+    parts : AsyncIterator of bytes
+    path : str
+    size : int
+        Bytes of all of them.
+    """
+
+    def __init__(self, parts: AsyncIterator[bytes], path: str, size: int) -> None:
+        self.failure: BaseException | None = None
+        """The exception that `parts` raised."""
+        self._parts = parts
+        self._path = path
+        self._size = size
+        self._done = 0
+        self._ended = False
+        self._step: asyncio.Task[Any] | None = None
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        step = asyncio.current_task()
+        if step is not None:
+            step.add_done_callback(see)  # obstore may not wait for its outcome any more
+        if self._ended:
+            raise StopAsyncIteration
+        self._step = step
+        try:
+            return await self._take()
+        finally:
+            self._step = None
+
+    async def _take(self) -> bytes:
+        try:
+            part = await anext(self._parts)
+        except StopAsyncIteration:
+            if self._done == self._size:
+                raise
+            message = f"{self._done} bytes were made for an object of {self._size}"
+            self.failure = AccelError(message, path=self._path)
+            raise self.failure from None
+        except Exception as error:
+            self.failure = error
+            raise
+        self._done += len(part)
+        return part
+
+    async def joined(self) -> bytearray:
+        """Return all parts in one piece."""
+        body = bytearray()
+        with contextlib.suppress(StopAsyncIteration):
+            while True:
+                body += await self._take()
+        return body
+
+    async def end(self) -> None:
+        """End the step that is under way, and close the parts."""
+        self._ended = True
+        step = self._step
+        if step is not None:
+            step.cancel()
+            await asyncio.wait((step,))
+        close = getattr(self._parts, "aclose", None)
+        if close is not None:
+            await close()
 
 
 def _conditional(error: BaseException) -> BaseException:

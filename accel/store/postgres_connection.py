@@ -1,4 +1,5 @@
-"""PostgreSQL servers: the parts of a URL that names a database, connections to it, and errors that show neither user nor password."""
+"""PostgreSQL servers: the parts of a URL that names a database, connections to it, and errors that show
+neither user nor password."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ __all__ = ["POSTGRES_SCHEMES", "PostgresAddress"]
 
 POSTGRES_SCHEMES: Final = ("postgres", "postgresql")
 _PORT: Final = "5432"
-_FORM: Final = "postgresql://user:password@host:5432/database; in user and password / is written %2F, and so are @ : ? # %"
+_FORM: Final = "postgresql://user:password@host:5432/database; in user and password / is written %2F, and so are @ : ? # %"  # noqa: E501
 _SECRET = re.compile("password|key|secret|token|passfile")
 _MOST_TEXT: Final = 300
 
@@ -32,7 +33,8 @@ class PostgresAddress:
     given: Collection[str]
     """The parameters of libpq that the URL has."""
     secrets: Sequence[str]
-    """What errors must not show, the longest first: passwords and the like, as they are written and as they are meant."""
+    """What errors must not show, the longest first: passwords and the like, as they are written and as they
+    are meant."""
     users: Sequence[str]
     """The same of users, whose names are words."""
     settings: Mapping[str, float] = field(default_factory=dict)
@@ -51,7 +53,8 @@ class PostgresAddress:
         Raises
         ------
         StoreError
-            It is no such URL, and the error quotes no part of it that may be secret; or the package `psycopg` is missing.
+            It is no such URL, and the error quotes no part of it that may be secret; or the package `psycopg`
+            is missing.
         """
         from urllib.parse import parse_qsl, urlsplit
 
@@ -103,7 +106,8 @@ class PostgresAddress:
         return f"PostgresAddress({self.name!r})"
 
     def connect(self, **defaults: Any) -> Connection[Any]:
-        """Open a connection; `defaults` are parameters of libpq where the URL does not have them. Raises errors of psycopg."""
+        """Open a connection; `defaults` are parameters of libpq where the URL does not have them. Raises
+        errors of psycopg."""
         import psycopg
 
         # Poolers between do not know of prepared statements.
@@ -140,7 +144,7 @@ class PostgresAddress:
 
 
 def _name_of(given: Mapping[str, str]) -> str:
-    """The address without credentials and parameters.
+    """Return the address without credentials and parameters.
 
     Raises
     ------

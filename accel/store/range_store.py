@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from accel.ranges import Buffer, ByteRange, Suffix
 
@@ -20,19 +20,14 @@ __all__ = [
     "Payload",
     "RangeStore",
     "Remover",
+    "StatedPages",
     "Writer",
     "can_be_sent",
-    "is_weak",
     "version_of",
 ]
 
 LIST_PAGE = 1000
 """Keys in a full page of a listing, as S3 sends it."""
-
-
-def is_weak(etag: str) -> bool:
-    """Return whether an etag is weak. A weak one never satisfies If-Match, so it is compared with every response instead."""
-    return etag.startswith(("W/", "w/"))
 
 
 def can_be_sent(text: str) -> bool:
@@ -74,7 +69,7 @@ class ObjectEntry:
     etag: str | None = None
     """As in `Payload`."""
     modified: float | None = field(default=None, compare=False)
-    """When it was changed last, in seconds since 1970, where the listing tells: of local files."""
+    """When it was changed last, in seconds since 1970, where the listing tells."""
 
     def __post_init__(self) -> None:
         if self.etag is not None and version_of(self.etag) is None:
@@ -89,15 +84,15 @@ PageSeen: TypeAlias = Callable[[Sequence[ObjectEntry]], None]
 class RangeStore(Protocol):
     """The interface that a store must implement.
 
-    The other protocols are optional. So is an attribute `suffixes`: False if the store cannot read the end of an object of
-    unknown size; it must implement `Header` then.
+    The other protocols are optional. So is an attribute `suffixes`: False if the store cannot read the end of
+    an object of unknown size; it must implement `Header` then.
     """
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
         """Read exactly one range of one object; for a suffix longer than the object, all of it.
 
-        It sends one request and does not retry, as accel bounds, retries, merges and counts requests. It is called
-        concurrently, on an event loop of accel's own. Cancelling it ends the request.
+        It sends one request and does not retry, as accel bounds, retries, merges and counts requests. It is
+        called concurrently, on an event loop of accel's own. Cancelling it ends the request.
 
         Parameters
         ----------
@@ -177,7 +172,8 @@ class Pager(Protocol):
 
     @property
     def cuts_listings(self) -> bool:
-        """Whether keys are listed in byte order, and can be listed from a given key on without listing those before it."""
+        """Whether keys are listed in byte order, and can be listed from a given key on without listing those
+        before it."""
         ...
 
     def pages(self, prefix: str, *, after: str | None = None) -> AsyncGenerator[Sequence[ObjectEntry], None]:
@@ -188,7 +184,7 @@ class Pager(Protocol):
         prefix : str
             As for `Lister.list`.
         after : str, optional
-            List only objects with a greater key; the store need not be asked for the others.
+            List only objects with a greater key; the store need not be queried for the others.
 
         Returns
         -------
@@ -196,6 +192,25 @@ class Pager(Protocol):
             The pages, none of them empty, in the order of the store.
         """
         ...
+
+
+class StatedPages(AsyncGenerator[Sequence[ObjectEntry], None]):
+    """Pages of a listing whose server says whether more follow. What `Pager.pages` returns may be of this
+    class."""
+
+    more: bool | None = None
+    """Whether the server says that more pages follow than those that came; None if that is not known."""
+    resumable: bool = False
+    """Whether the page that failed can be requested again: by iterating on."""
+
+    async def asend(self, value: None) -> Sequence[ObjectEntry]:
+        """Return the next page."""
+        raise NotImplementedError
+
+    async def athrow(self, *args: Any) -> Sequence[ObjectEntry]:
+        """End the iteration: there is nothing to close, as no request is under way between two pages."""
+        self.resumable = False
+        raise args[0] if isinstance(args[0], BaseException) else GeneratorExit
 
 
 @runtime_checkable
@@ -233,8 +248,9 @@ class Writer(Protocol):
     ) -> None:
         """Put one object, which appears when it is whole or not at all.
 
-        Without `if_match` an object of that name is replaced, and memory stays bounded. With it only that version is replaced, in
-        one request, for which the parts are collected in memory. An exception of `parts` is raised again, and nothing is written.
+        Without `if_match` an object of that name is replaced, and memory stays bounded. With it only that
+        version is replaced, in one request, for which the parts are collected in memory. An exception of
+        `parts` is raised again, and nothing is written.
 
         Parameters
         ----------

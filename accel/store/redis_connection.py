@@ -1,4 +1,5 @@
-"""Redis servers: the parts of a URL that names one, connections to it, and errors that show neither user nor password."""
+"""Redis servers: the parts of a URL that names one, connections to it, and errors that show neither user nor
+password."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from accel.errors import AccelError, AccessDeniedError, StoreError
+from accel.runtime.forks import renew_in_child
 from accel.store.connection_faults import CLOSED, STALLED, ConnectionFault, connection_fault
 from accel.store.location import numeric_settings
 
@@ -34,7 +36,8 @@ _PREFIX: Final = "accel"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RedisAddress:
-    """A Redis server, a database of it, and the prefix of the keys there. Its text shows neither user nor password."""
+    """A Redis server, a database of it, and the prefix of the keys there. Its text shows neither user nor
+    password."""
 
     host: str
     port: int
@@ -49,7 +52,8 @@ class RedisAddress:
 
     @classmethod
     def parse(cls, url: str, *, settings: Collection[str]) -> RedisAddress:
-        """Return the parts of `redis[s]://[[user]:password@]host[:port][/database[/prefix]][?name=number&...]`.
+        """Return the parts of
+        `redis[s]://[[user]:password@]host[:port][/database[/prefix]][?name=number&...]`.
 
         Parameters
         ----------
@@ -133,6 +137,7 @@ class RedisAddress:
             retry=Retry(NoBackoff(), 0),
             protocol=2,
         )
+        renew_in_child(pool.reset)
         return Redis.from_pool(pool)
 
     async def call(self, request: Awaitable[T], *, path: str | None = None) -> T:

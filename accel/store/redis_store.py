@@ -1,4 +1,5 @@
-"""Objects in Redis: each is one value, written whole and read by ranges, with a checksum for each block of it."""
+"""Objects in Redis: each is one value, written whole and read by ranges, with a checksum for each block of
+it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from xxhash import xxh3_64_digest, xxh3_64_hexdigest, xxh3_128
 from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.options import KIB, MIB, Options
 from accel.ranges import ByteRange, Suffix
-from accel.store import io_loop
+from accel.runtime import io_loop
 from accel.store.range_store import ObjectEntry, Payload
 from accel.store.redis_connection import RedisAddress
 from accel.store.request_errors import ShortObjectError, changed_object
@@ -30,17 +31,19 @@ _CHECKSUM: Final = 8
 _STORED_BLOCK: Final = _CHECKSUM + _BLOCK
 _MAGIC: Final = b"AcR1"
 _HEADER: Final = 68
-"""Bytes of the magic, the etag (32), the size (16), and the checksum of these (16), all digits being hexadecimal."""
+"""Bytes of the magic, the etag (32), the size (16), and the checksum of these (16), all digits being
+hexadecimal."""
 _MOST_STORED: Final = 512 * MIB
 """The length of the longest string of Redis."""
-_APPENDED: Final = 4 * MIB
+APPENDED: Final = 4 * MIB
 """Bytes of an object that are sent at a time."""
 _UNFINISHED_MS: Final = 600_000
 """Milliseconds after which Redis removes what a writer that was killed has left."""
 _LISTED: Final = 500
 """Objects whose headers are read at a time."""
 
-# All objects expire at the same moment, so that none of them is missed by another: at each use, if half the time is over.
+# All objects expire at the same moment, so that none of them is missed by another: at each use, if half the
+# time is over.
 _RENEW: Final = """
 local function renew(index, prefix, ttl, always)
   local left = redis.call('PTTL', index)
@@ -51,8 +54,8 @@ local function renew(index, prefix, ttl, always)
   redis.call('PEXPIREAT', index, moment)
 end
 """
-# KEYS: object, index. ARGV: etag or '', first byte (negative: so many from the end), end, prefix, ttl. Returns the header and
-# the blocks that hold the range; no block where the etag or the range does not fit.
+# KEYS: object, index. ARGV: etag or '', first byte (negative: so many from the end), end, prefix, ttl.
+# Returns the header and the blocks that hold the range; no block where the etag or the range does not fit.
 _READ: Final = (
     _RENEW
     + f"""
@@ -69,8 +72,9 @@ local stop = {_HEADER} + (math.floor((last - 1) / {_BLOCK}) + 1) * {_STORED_BLOC
 return {{header, redis.call('GETRANGE', KEYS[1], start, stop - 1)}}
 """
 )
-# KEYS: what was written, object, index. ARGV: path, condition ('', 'absent' or an etag), new etag, stored bytes, the most
-# that all objects may take or 0, prefix, ttl. An object that is there already was put by an attempt whose answer was lost.
+# KEYS: what was written, object, index. ARGV: path, condition ('', 'absent' or an etag), new etag, stored
+# bytes, the most that all objects may take or 0, prefix, ttl. An object that is there already was put by an
+# attempt whose answer was lost.
 _COMMIT: Final = (
     _RENEW
     + """
@@ -103,46 +107,50 @@ return 'done'
 
 
 class RedisStore:
-    """The objects below a prefix of a Redis database: a `RangeStore`, `Header`, `Lister`, `Writer` and `Remover`.
+    """The objects below a prefix of a Redis database: a `RangeStore`, `Header`, `Lister`, `Writer` and
+    `Remover`.
 
-    An object is one string: a header, then blocks that each follow their checksum. A hash beside the objects has their
-    paths and sizes. Used on one event loop.
+    An object is one string: a header, then blocks that each follow their checksum. A hash beside the objects
+    has their paths and sizes. Used on one event loop.
 
     Parameters
     ----------
     address : RedisAddress
-        Its settings are `OBJECT_SETTINGS`: with `ttl` all objects expire together so many seconds after the last use, and
-        beyond `max_bytes` nothing is written.
+        Its settings are `OBJECT_SETTINGS`: with `ttl` all objects expire together so many seconds after the
+        last use, and beyond `max_bytes` nothing is written.
     options : Options
         For the timeouts.
     """
 
     def __init__(self, address: RedisAddress, options: Options) -> None:
-        self._address = address
-        self._index = f"{address.prefix}:objects".encode()
-        self._prefix = f"{address.prefix}:object:".encode()
+        self.address = address
+        self.index_key = f"{address.prefix}:objects".encode()
+        self.prefix = f"{address.prefix}:object:".encode()
         self._ttl = address.milliseconds("ttl")
         self._max_bytes = int(address.settings.get("max_bytes", 0))
-        self._redis: Redis = address.connect(
+        self.redis: Redis = address.connect(
             connect_timeout=options.connect_timeout, read_timeout=options.read_timeout, most=_MOST_CONNECTIONS
         )
         self._is_registered = False
 
     def __repr__(self) -> str:
-        return f"RedisStore({str(self._address)!r})"
+        return f"RedisStore({str(self.address)!r})"
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._redis.aclose()
+        await self.redis.aclose()
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
-        """See `RangeStore.read`. The etag is the hash of the content."""
+        """Read exactly one range of one object; see `RangeStore.read`.
+
+        The etag is the hash of the content.
+        """
         first, end = (-want.length, 0) if isinstance(want, Suffix) else (want.start, want.end)
         etag = b"" if if_match is None else if_match.strip('"').encode("utf-8", "replace")
         answer = await self._call(
             path,
-            self._redis.eval(
-                _READ, 2, self._key(path), self._index, etag, first, end, self._prefix, self._ttl
+            self.redis.eval(
+                _READ, 2, self._key(path), self.index_key, etag, first, end, self.prefix, self._ttl
             ),
         )
         header, blocks = answer
@@ -156,21 +164,21 @@ class RedisStore:
         return Payload(self._checked(path, wanted, size, blocks), wanted, size, entry.etag)
 
     async def head(self, path: str) -> ObjectEntry:
-        """See `Header.head`."""
-        header = await self._call(path, self._redis.getrange(self._key(path), 0, _HEADER - 1))
+        """Find the size and the etag of an object; see `Header.head`."""
+        header = await self._call(path, self.redis.getrange(self._key(path), 0, _HEADER - 1))
         return self._entry(path, header)
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
-        """See `Lister.list`."""
+        """List the objects at or below a prefix; see `Lister.list`."""
         paths = sorted(
             name.decode("utf-8", "replace")
-            for name in await self._call(prefix, self._redis.hkeys(self._index))
+            for name in await self._call(prefix, self.redis.hkeys(self.index_key))
         )
         below = prefix.rstrip("/") + "/" if prefix else ""
         paths = [path for path in paths if path == prefix or path.startswith(below)]
         for start in range(0, len(paths), _LISTED):
             some = paths[start : start + _LISTED]
-            pipe = self._redis.pipeline(transaction=False)
+            pipe = self.redis.pipeline(transaction=False)
             for path in some:
                 pipe.getrange(self._key(path), 0, _HEADER - 1)
             for path, header in zip(some, await self._call(prefix, pipe.execute()), strict=True):
@@ -186,7 +194,10 @@ class RedisStore:
         if_match: str | None = None,
         if_absent: bool = False,
     ) -> None:
-        """See `Writer.write`. An object is written under another name, and takes its own in one step."""
+        """Put one object, whole or not at all; see `Writer.write`.
+
+        An object is written under another name, and takes its own in one step.
+        """
         stored = _HEADER + size + _CHECKSUM * -(-size // _BLOCK)
         if stored > _MOST_STORED:
             raise StoreError(
@@ -196,12 +207,12 @@ class RedisStore:
             )
         condition = b"absent" if if_absent else (if_match or "").strip('"').encode("utf-8", "replace")
         written = _Written(size)
-        unfinished = f"{self._address.prefix}:unfinished:{secrets.token_hex(16)}".encode()
-        pipe = self._redis.pipeline(transaction=True)
+        unfinished = f"{self.address.prefix}:unfinished:{secrets.token_hex(16)}".encode()
+        pipe = self.redis.pipeline(transaction=True)
         pipe.set(unfinished, bytes(_HEADER), px=_UNFINISHED_MS)
         async for part in parts:
             written.add(part)
-            if written.waiting >= _APPENDED:
+            if written.waiting >= APPENDED:
                 pipe.append(unfinished, written.take())
                 await self._call(path, pipe.execute())
         if written.size != size:
@@ -209,21 +220,21 @@ class RedisStore:
         pipe.append(unfinished, written.take(last=True))
         pipe.setrange(unfinished, 0, written.header())
         pipe.eval(
-            _COMMIT, 3, unfinished, self._key(path), self._index,
-            path.encode(), condition, written.etag, stored, self._max_bytes, self._prefix, self._ttl,
+            _COMMIT, 3, unfinished, self._key(path), self.index_key,
+            path.encode(), condition, written.etag, stored, self._max_bytes, self.prefix, self._ttl,
         )  # fmt: skip
         *_, outcome = await self._call(path, pipe.execute())
         self._check(path, outcome)
 
     async def remove(self, path: str) -> None:
-        """See `Remover.remove`."""
-        pipe = self._redis.pipeline(transaction=True)
+        """Remove an object; see `Remover.remove`."""
+        pipe = self.redis.pipeline(transaction=True)
         pipe.unlink(self._key(path))
-        pipe.hdel(self._index, path.encode())
+        pipe.hdel(self.index_key, path.encode())
         await self._call(path, pipe.execute())
 
     def _key(self, path: str) -> bytes:
-        return self._prefix + path.encode()
+        return self.prefix + path.encode()
 
     def _check(self, path: str, outcome: bytes) -> None:
         if outcome == b"changed":
@@ -245,9 +256,9 @@ class RedisStore:
             self._is_registered = True
             io_loop.at_shutdown(self.close)
             # Nobody closes the store of a client that has made room for others.
-            close, loop = self._redis.aclose, asyncio.get_running_loop()
+            close, loop = self.redis.aclose, asyncio.get_running_loop()
             weakref.finalize(self, io_loop.start_to_end, close, loop).atexit = False
-        return await self._address.call(request, path=path)
+        return await self.address.call(request, path=path)
 
     def _entry(self, path: str, header: bytes) -> ObjectEntry:
         if not header:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import re
+from collections.abc import Iterator
 from types import MappingProxyType, TracebackType
 from typing import Final
 
@@ -12,17 +14,19 @@ from accel.errors import (
     AccessDeniedError,
     ObjectChangedError,
     ObjectNotFoundError,
+    ParquetFormatError,
     StoreError,
     redact,
 )
 from accel.ranges import ByteRange
+from accel.runtime.tasks import CancellationGuard
 from accel.store.location import LOCAL_ROOT
 from accel.store.range_store import version_of
-from accel.store.tasks import CancellationGuard
 
 __all__ = [
     "CREDENTIAL_FAULTS",
     "OUT_OF_FILES",
+    "EmptyObjectError",
     "ErrorContext",
     "IncompleteBodyError",
     "ObjectGoneError",
@@ -33,19 +37,37 @@ __all__ = [
     "foremost",
     "own_copy_of",
     "quoted",
+    "raising_foremost",
+    "short_answer",
     "system_error",
+    "transient_code",
     "transient_status",
 ]
 
 OUT_OF_FILES: Final = (
-    "raise the limit (`ulimit -n`), or lower Options.max_requests_in_flight and Options.max_files_in_flight"
+    "raise the limit (`ulimit -n`), or lower `options.max_requests_in_flight` and "
+    "`options.max_files_in_flight`"
 )
 """The hint for a process that has reached its limit of open files."""
 
 
 def transient_status(status: int) -> bool:
-    """Return whether the same request may succeed later: after timeouts, throttling, and failures of the server."""
+    """Return whether the same request may succeed later: after timeouts, throttling, and failures of the
+    server."""
     return status in (408, 425, 429) or (500 <= status < 600 and status not in (501, 505))
+
+
+_TRANSIENT_CODES: Final = frozenset(
+    ("InternalError", "OperationTimedOut", "RequestTimeout", "ServerBusy", "ServiceUnavailable", "SlowDown")
+)
+
+
+def transient_code(code: str | None) -> bool:
+    """Return whether the error code of a server says that the same request may succeed later.
+
+    S3 sends RequestTimeout with status 400, which otherwise means a request that is not understood.
+    """
+    return code in _TRANSIENT_CODES
 
 
 def system_error(
@@ -72,7 +94,8 @@ def changed_object(path: str, place: str | None) -> ObjectChangedError:
 class IncompleteBodyError(StoreError):
     """A body that ended early. It carries the bytes received, so that only the rest is requested again.
 
-    `range` is the range that the response promised; `partial` holds its first bytes.
+    `range` is the range that was wanted; `partial` holds its first bytes. `stated` says that the response
+    promised no more than these: a server may send fewer bytes at a time than were requested.
     """
 
     def __init__(
@@ -84,9 +107,11 @@ class IncompleteBodyError(StoreError):
         partial: bytes | bytearray | memoryview,
         size: int | None,
         etag: str | None,
+        stated: bool = False,
     ) -> None:
         super().__init__(message, path=path, place=str(range), transient=True)
         self.range = range
+        self.stated = stated
         self.partial = partial
         self.size = size
         self.etag = version_of(etag)
@@ -94,6 +119,33 @@ class IncompleteBodyError(StoreError):
     def __reduce__(self) -> tuple[object, ...]:
         # In another process the bytes are of no use, and a view does not pickle.
         return super().__reduce__()[0], (type(self), self.message, {**self.__dict__, "partial": b""})
+
+
+def short_answer(
+    path: str,
+    wanted: ByteRange,
+    partial: bytes | bytearray | memoryview,
+    *,
+    size: int | None,
+    etag: str | None,
+) -> IncompleteBodyError:
+    """Return the error for a response that is whole, and holds only the first bytes of the wanted range."""
+    return IncompleteBodyError(
+        f"the store answered with {len(partial)} bytes of {wanted.length}",
+        path=path,
+        range=wanted,
+        partial=partial,
+        size=size,
+        etag=etag,
+        stated=True,
+    )
+
+
+class EmptyObjectError(ParquetFormatError):
+    """The object has no bytes, so it is no Parquet file; it may be the marker of a directory."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("the file is empty", path=path)
 
 
 class ShortObjectError(StoreError):
@@ -139,6 +191,18 @@ def foremost(failures: BaseExceptionGroup[BaseException]) -> BaseException:
     return flat[0]
 
 
+@contextlib.contextmanager
+def raising_foremost() -> Iterator[None]:
+    """Raise the most significant error of a group in place of the group."""
+    try:
+        yield
+    except BaseExceptionGroup as failures:
+        failure = foremost(failures)
+        # A traceback shows its own cause, if it has one, and not the group.
+        failure.__suppress_context__ = True
+        raise failure
+
+
 def own_copy_of(error: BaseException) -> BaseException:
     """Return a copy of an AccelError that several tasks receive, so that each can add to its own."""
     if not isinstance(error, AccelError):
@@ -151,7 +215,7 @@ def own_copy_of(error: BaseException) -> BaseException:
 
 
 _CODE = re.compile(r"<Code>([A-Za-z0-9_.]{1,80})</Code>")
-_SCOPE = "the region, or a credential, is not what the store expects: check them in storage_options"
+_SCOPE = "the region, or a credential, is not what the store expects: check them in `storage_options`"
 _EXPIRED = "the credentials have expired: get new ones"
 _TOKEN = "session_token is wrong, or has expired"
 _CLOCK = "this machine's clock is wrong"
@@ -170,7 +234,8 @@ CREDENTIAL_FAULTS: Final = MappingProxyType(
         "AuthorizationQueryParametersError": _SCOPE,
     }
 )
-"""Hints by error code. Some of these codes come with status 400, which otherwise means a request that is not understood."""
+"""Hints by error code. Some of these codes come with status 400, which otherwise means a request that is not
+understood."""
 
 _MOST_TEXT = 1024
 # A server may quote the request.
@@ -190,7 +255,8 @@ def code_in(body: str) -> str | None:
 
 
 def quoted(text: str, most: int) -> str:
-    """Return at most `most` characters of a text of a server, with anything that looks like a credential masked."""
+    """Return at most `most` characters of a text of a server, with anything that looks like a credential
+    masked."""
     if len(text) > _MOST_TEXT:
         # Cut between words, as a part of a credential would not be recognised.
         text = text[:_MOST_TEXT].rpartition(" ")[0]
@@ -199,7 +265,8 @@ def quoted(text: str, most: int) -> str:
 
 
 class ErrorContext(CancellationGuard):
-    """A context that completes the path in errors to the whole address of an object, of which a store knows only the path.
+    """A context that completes the path in errors to the whole address of an object, of which a store knows
+    only the path.
 
     Parameters
     ----------

@@ -1,10 +1,12 @@
-"""The store of S3 that reads over connections of accel's own, by presigned URLs; obstore does all else."""
+"""The store of S3 that reads and lists over connections of accel's own; obstore does all else."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import time
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -17,31 +19,37 @@ from obstore.store import S3Store
 from accel.errors import StoreError
 from accel.options import KIB, Options, Transport
 from accel.ranges import ByteRange, Suffix
-from accel.store import io_loop
-from accel.store.connection_faults import connection_fault
+from accel.runtime.tasks import obstore_is_lost, tracked
+from accel.runtime.threads import WORK
+from accel.store.aws_profile import ProfileCredentials
+from accel.store.expiring_credentials import ExpiringCredentials
+from accel.store.http_connection import Loss, LostError, Reply, Request
 from accel.store.http_connections import (
-    Loss,
-    LostError,
     Origin,
-    Reply,
-    Request,
     Timeouts,
     UnreachableError,
+    connection_error,
     connections_to,
 )
 from accel.store.http_response import range_header, read_answer, refusal
 from accel.store.obstore_errors import S3_ADDRESS, translate
 from accel.store.obstore_store import ObstoreStore, has_readable_config, without_retries
-from accel.store.range_store import Payload, can_be_sent
-from accel.store.request_errors import OUT_OF_FILES, IncompleteBodyError, code_in, transient_status
-from accel.store.tasks import tracked
+from accel.store.range_store import ObjectEntry, Payload, StatedPages, can_be_sent
+from accel.store.request_errors import (
+    code_in,
+    transient_code,
+    transient_status,
+)
+from accel.store.s3_listing import CredentialSource, NotOursError, S3Pages, bucket_url
 
 __all__ = ["DirectStore", "Signed", "Signer", "adapt", "signer_of"]
 
 # Credentials that expire are renewed by obstore five minutes before, so a URL outlives its time in the cache.
-_VALID = timedelta(minutes=15)
+VALID = timedelta(minutes=15)
 _REUSED_SECONDS = 240.0
 _MOST_URLS = 4096
+# A URL is left as long before its credentials end: for a request that is on its way, and clocks that differ.
+_LEAST_LEFT = 10.0
 _MOST_WHOLE = 3600.0
 # Other settings may need headers, another kind of signature, or other rules, which obstore follows.
 _CONFIG = frozenset(
@@ -64,7 +72,8 @@ _CONFIG = frozenset(
 )
 _OFF = ("disable_tagging", "request_payer", "s3_express", "skip_signature")
 _CLIENT = frozenset(("allow_http", "connect_timeout", "read_timeout", "timeout"))
-# Settings that obstore also takes from the environment, and does not show; others there have no effect on reads.
+# Settings that obstore also takes from the environment, and does not show; others there have no effect on
+# reads.
 _FROM_ENVIRONMENT = (
     "allow_invalid_certificates",
     "connect_timeout",
@@ -100,11 +109,24 @@ class Signed:
 
 
 class Signer:
-    """Makes the presigned URLs of one store, each used for some minutes. They are credentials, and stay in memory."""
+    """Makes the presigned URLs of one store, each used for some minutes. They are credentials, and stay in
+    memory."""
 
-    def __init__(self, store: S3Store, *, timeouts: Timeouts, at_once: bool, plain: bool) -> None:
+    def __init__(
+        self,
+        store: S3Store,
+        *,
+        timeouts: Timeouts,
+        at_once: bool,
+        plain: bool,
+        credentials: CredentialSource | None = None,
+        authorities: str = "",
+    ) -> None:
         self._store = store
+        self._authorities = authorities
         self.timeouts = timeouts
+        self.credentials = credentials
+        """Those that sign requests other than for objects; None if only obstore has them."""
         self._at_once = at_once
         self._plain = plain
         # With the time until which it is used; a TTLCache of many entries costs more than to sign a URL.
@@ -124,17 +146,36 @@ class Signer:
         if cached is not None and now < cached[0]:
             return cached[1]
         if self._at_once:
-            url = obstore.sign(self._store, "GET", path, _VALID)
+            url = obstore.sign(self._store, "GET", path, VALID)
+        elif obstore_is_lost():
+            if not self._signs_alone:
+                return None
+            url = await WORK.run(obstore.sign, self._store, "GET", path, VALID)
         else:
-            url = await tracked(obstore.sign_async(self._store, "GET", path, _VALID))
+            url = await tracked(obstore.sign_async(self._store, "GET", path, VALID))
         signed = self._split(url)
         if signed is not None:
-            self._urls[path] = now + _REUSED_SECONDS, signed
+            self._urls[path] = now + self._reusable_seconds(), signed
         return signed
+
+    @property
+    def _signs_alone(self) -> bool:
+        """Whether obstore signs without its threads, as it does with a provider that is a plain function."""
+        provider = self._store.credential_provider
+        call = getattr(provider, "__call__", None)  # noqa: B004 (an object may be asynchronous to call)
+        return provider is not None and not any(map(inspect.iscoroutinefunction, (provider, call)))
 
     def forget(self, path: str) -> None:
         """Drop the URL of an object after it was refused."""
         self._urls.pop(path, None)
+
+    def _reusable_seconds(self) -> float:
+        """Return how long a URL is used, which ends before the credentials it was signed with."""
+        provider = self._store.credential_provider
+        left = (
+            provider.seconds_left if isinstance(provider, (ProfileCredentials, ExpiringCredentials)) else None
+        )
+        return _REUSED_SECONDS if left is None else min(_REUSED_SECONDS, left - _LEAST_LEFT)
 
     def _split(self, url: str) -> Signed | None:
         end = url.find("/", len("https://"))
@@ -142,7 +183,7 @@ class Signer:
         # All URLs of a store begin alike, and to parse one takes as long as to sign it.
         server = self._server
         if server is None or server.front != front:
-            server = self._server = _server_of(front)
+            server = self._server = _server_of(front, self._authorities)
         if end < 0 or server.origin is None or not (server.origin.tls or self._plain):
             return None
         if not _sendable(target) or "#" in target:
@@ -165,20 +206,22 @@ def _sendable(text: str) -> bool:
     return can_be_sent(text) and " " not in text
 
 
-def _server_of(front: str) -> _Server:
+def _server_of(front: str, authorities: str = "") -> _Server:
     parts = urlsplit(front)
     host, authority, usual_port = parts.hostname, parts.netloc, _PORTS.get(parts.scheme)
     whole = front.endswith(f"://{authority}") and _sendable(authority)
     if usual_port is None or host is None or parts.username is not None or not whole:
         return _Server(front, authority, None)
-    return _Server(front, authority, Origin(host, parts.port or usual_port, parts.scheme == "https"))
+    tls = parts.scheme == "https"
+    return _Server(front, authority, Origin(host, parts.port or usual_port, tls, authorities if tls else ""))
 
 
-def signer_of(store: Any, options: Options) -> Signer | None:
+def signer_of(store: Any, options: Options, authorities: str = "") -> Signer | None:
     """Return a signer if plain GETs of presigned URLs fulfil all settings of the store, else None.
 
-    It is None for other clouds than S3, anonymous access, requester pays, customer-provided keys, directory buckets,
-    headers, proxies, retries of obstore, and any setting that is not known to have no effect on reads.
+    It is None for other clouds than S3, anonymous access, requester pays, customer-provided keys, directory
+    buckets, headers, proxies, retries of obstore, and any setting that is not known to have no effect on
+    reads.
     """
     if not isinstance(store, S3Store) or "--x-s3" in repr(store):
         return None
@@ -207,7 +250,16 @@ def signer_of(store: Any, options: Options) -> Signer | None:
         name in config or _from_environment(name) for name in ("access_key_id", "secret_access_key")
     )
     plain = client.get("allow_http", _from_environment("allow_http")) == "true"
-    return Signer(store, timeouts=timeouts, at_once=at_once, plain=plain)
+    secret = config.get("secret_access_key") or _environment("aws_secret_access_key") or None
+    credentials = None if provider is None and not at_once else CredentialSource(secret, provider)
+    return Signer(
+        store,
+        timeouts=timeouts,
+        at_once=at_once,
+        plain=plain,
+        credentials=credentials,
+        authorities=authorities,
+    )
 
 
 def _environment(name: str) -> str:
@@ -221,7 +273,8 @@ def _from_environment(name: str) -> str:
 
 
 def _timeouts(client: dict[str, str], options: Options) -> Timeouts | None:
-    """Return the timeouts of the client options; None for an unknown option, or a limit on whole responses."""
+    """Return the timeouts of the client options; None for an unknown option, or a limit on whole
+    responses."""
     if not set(client) <= _CLIENT:
         return None
     seconds: dict[str, float] = {}
@@ -240,18 +293,31 @@ def _timeouts(client: dict[str, str], options: Options) -> Timeouts | None:
 
 
 # Servers that refused a request which obstore then fulfilled: for a minute, obstore does all reads.
-_left_to_obstore: TTLCache[Origin, bool] = TTLCache(256, 60.0)
-# obstore decrypts in several threads, the event loop in one (24 bodies of 4 MiB at once: 0.31 instead of 0.17 s).
+left_to_obstore: TTLCache[Origin, bool] = TTLCache(256, 60.0)
+# The same for listings.
+_listed_by_obstore: TTLCache[Origin, bool] = TTLCache(256, 60.0)
+# The object whose URL shows where its bucket is listed. No such object is read.
+_ANY_KEY = "x"
+# obstore decrypts in several threads, the event loop in one (24 bodies of 4 MiB at once: 0.31 instead of 0.17
+# s).
 _MOST_OVER_TLS = 256 * KIB
 
 
-def adapt(store: object, options: Options) -> ObstoreStore:
-    """Return the adapter by which accel reads an obstore store."""
+def adapt(store: object, options: Options, *, authorities: str = "") -> ObstoreStore:
+    """Return the adapter by which accel reads an obstore store.
+
+    `authorities` is the file of those that certificates are verified by, which obstore cannot be told.
+    """
     own = without_retries(store)
-    signer = None if options.transport == Transport.OBSTORE else signer_of(own, options)
+    signer = None if options.transport == Transport.OBSTORE else signer_of(own, options, authorities)
     if signer is None:
         return ObstoreStore(own, read_timeout=options.read_timeout)
     return DirectStore(own, signer, read_timeout=options.read_timeout)
+
+
+def _better_by_obstore(origin: Origin) -> bool:
+    """Return whether obstore reads long ranges: it decrypts in several threads, if it can be used."""
+    return origin.tls and not origin.authorities and not obstore_is_lost()
 
 
 class DirectStore(ObstoreStore):
@@ -268,32 +334,58 @@ class DirectStore(ObstoreStore):
 
     def __init__(self, store: object, signer: Signer, *, read_timeout: float | None = None) -> None:
         super().__init__(store, read_timeout=read_timeout)
-        self._signer = signer
+        self.signer = signer
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
-        """See `RangeStore.read`. A request that S3 refuses because of its form is sent again by obstore."""
-        io_loop.check_fork()
+        """Read exactly one range of one object; see `RangeStore.read`.
+
+        A request that S3 refuses because of its form is sent again by obstore.
+        """
         signed = await self._sign(path)
         if (
             signed is None
-            or signed.origin in _left_to_obstore
-            or (signed.origin.tls and want.length > _MOST_OVER_TLS)
+            or signed.origin in left_to_obstore
+            or (want.length > _MOST_OVER_TLS and _better_by_obstore(signed.origin))
         ):
             return await super().read(path, want, if_match=if_match)
         payload = await self._ask(signed, path, want, if_match)
         if payload is None:
-            self._signer.forget(path)
+            self.signer.forget(path)
             payload = await super().read(path, want, if_match=if_match)
-            _left_to_obstore[signed.origin] = True
+            left_to_obstore[signed.origin] = True
         return payload
 
     async def _sign(self, path: str) -> Signed | None:
         try:
-            return await self._signer.sign(path)
+            return await self.signer.sign(path)
         except BaseException as error:
-            if isinstance(translate(error, path), StoreError):
+            if isinstance(translate(error, path, self.inner), StoreError):
                 return None  # such as missing credentials: obstore raises it again
             raise
+
+    def pages(self, prefix: str, *, after: str | None = None) -> AsyncGenerator[Sequence[ObjectEntry], None]:
+        """List the objects at or below a prefix page by page; see `Pager.pages`.
+
+        A listing whose first request cannot be sent, or is refused, is left to obstore.
+        """
+        return _DirectPages(self, prefix, after)
+
+    def pages_by_obstore(self, prefix: str, after: str | None) -> AsyncGenerator[Sequence[ObjectEntry], None]:
+        """Return the pages that obstore lists."""
+        return super().pages(prefix, after=after)
+
+    async def own_pages(self, prefix: str, after: str | None) -> S3Pages | None:
+        """Return the pages that are listed over connections of accel's own; None if obstore should list."""
+        credentials = self.signer.credentials
+        if credentials is None or self.inner.prefix:
+            return None
+        signed = await self._sign(_ANY_KEY)
+        if signed is None or signed.origin in _listed_by_obstore:
+            return None
+        url = bucket_url(signed.origin, signed.authority, signed.target, key=_ANY_KEY)
+        if url is None:
+            return None
+        return S3Pages(url, credentials, timeouts=self.signer.timeouts, prefix=prefix, after=after)
 
     async def _ask(
         self, signed: Signed, path: str, want: ByteRange | Suffix, if_match: str | None
@@ -303,24 +395,66 @@ class DirectStore(ObstoreStore):
         if request is None:
             return None
         try:
-            reply = await connections_to(signed.origin, self._signer.timeouts).ask(request, want.length)
+            reply = await connections_to(signed.origin, self.signer.timeouts).ask(request, want.length)
         except UnreachableError:
-            return None
+            if not obstore_is_lost():
+                return None
+            failure = StoreError("the server is unreachable", path=path, place=str(want), transient=True)
         except LostError as error:
             if error.loss is Loss.GARBLED:
                 return None
-            failure = _lost(error, path, want)
+            failure = connection_error(error, path, place=str(want), address=S3_ADDRESS)
         else:
             return _payload(reply, path, want)
         raise failure from failure.__cause__
 
 
-def _lost(error: LostError, path: str, want: ByteRange | Suffix) -> StoreError:
-    cause = error.__cause__
-    if error.loss is Loss.CLOSED and isinstance(cause, OSError):
-        return connection_fault(cause).error(path, place=str(want), address=S3_ADDRESS, cause=cause)
-    hint = OUT_OF_FILES if error.loss is Loss.EXHAUSTED else None
-    return StoreError(error.loss.value, path=path, place=str(want), hint=hint, transient=True)
+class _DirectPages(StatedPages):
+    """The pages of one listing of a `DirectStore`."""
+
+    def __init__(self, store: DirectStore, prefix: str, after: str | None) -> None:
+        self._store = store
+        self._prefix, self._after = prefix, after
+        self._own: S3Pages | None = None
+        self._by_obstore: AsyncGenerator[Sequence[ObjectEntry], None] | None = None
+        self._refused: Origin | None = None
+
+    async def asend(self, value: None) -> Sequence[ObjectEntry]:
+        """Return the next page."""
+        page = None
+        if self._by_obstore is None:
+            page = await self._next_own()
+        if self._by_obstore is not None:
+            page = await anext(self._by_obstore)
+            if self._refused is not None:
+                _listed_by_obstore[self._refused] = True
+                self._refused = None
+        if page is None:
+            raise StopAsyncIteration
+        return page
+
+    async def _next_own(self) -> Sequence[ObjectEntry] | None:
+        own = self._own
+        if own is None:
+            own = self._own = await self._store.own_pages(self._prefix, self._after)
+        if own is not None:
+            self.resumable = True
+            try:
+                page = await own.next_page()
+            except NotOursError:
+                self._refused = own.origin
+            else:
+                self.more = own.more
+                return page
+        self.resumable, self.more = False, None
+        self._by_obstore = self._store.pages_by_obstore(self._prefix, self._after)
+        return None
+
+    async def aclose(self) -> None:
+        """End the listing of obstore, if that lists."""
+        self.resumable = False
+        if self._by_obstore is not None:
+            await self._by_obstore.aclose()
 
 
 def _request(signed: Signed, want: ByteRange | Suffix, if_match: str | None) -> Request | None:
@@ -347,28 +481,19 @@ def _payload(reply: Reply, path: str, want: ByteRange | Suffix) -> Payload | Non
     if head.length is None:
         return None
     answer = read_answer(206, head.headers, path=path, want=want, max_unranged=0)
-    promised = answer.range
-    if promised is None or head.length != promised.length:
+    if answer.range is None or head.length != answer.length:
         raise StoreError(
             f"the store sent {head.length} bytes that are not the wanted ones", path=path, place=str(want)
         )
-    if reply.cut is not None:
-        raise IncompleteBodyError(
-            f"{reply.cut.value} after {len(reply.body)} bytes of the body",
-            path=path,
-            range=promised,
-            partial=reply.body,
-            size=answer.size,
-            etag=answer.etag,
-        )
-    return Payload(reply.body, promised, answer.size, answer.etag)
+    return answer.payload(reply.body, path, cut=None if reply.cut is None else reply.cut.value)
 
 
 def _raise_refusal(reply: Reply, path: str, want: ByteRange | Suffix) -> None:
     """Raise the error of a status that obstore would get too; all others are left to obstore."""
     status, headers = reply.head.status, reply.head.headers
-    if status not in (404, 412, 416) and not transient_status(status):
+    code = code_in(str(reply.body, "latin-1"))
+    if status not in (404, 412, 416) and not transient_status(status) and not transient_code(code):
         return
-    error = refusal(status, headers, path, want, code=code_in(str(reply.body, "latin-1")))
+    error = refusal(status, headers, path, want, code=code)
     if error is not None:
         raise error

@@ -13,7 +13,15 @@ from accel.store.identity import StorageOptions
 from accel.store.location import Location
 from accel.store.range_store import RangeStore
 
-__all__ = ["build_store", "check_settings", "endpoint_of", "normalize"]
+__all__ = [
+    "authorities_of",
+    "build_store",
+    "check_settings",
+    "endpoint_of",
+    "is_storage_option",
+    "normalize",
+    "storage_option_meant",
+]
 
 _AZURE: tuple[tuple[str, ...], tuple[str, ...]] = (
     ("endpoint", "azure_endpoint", "azure_storage_endpoint"),
@@ -36,7 +44,7 @@ _DOCUMENTS = ("service_account", "certificate")
 
 
 def endpoint_of(scheme: str, config: Mapping[str, Any]) -> str:
-    """The endpoint that will be used, "" where that is the provider's own."""
+    """Return the endpoint that will be used, "" where that is the provider's own."""
     names, variables = _ENDPOINTS[scheme]
     given = [config.get(name) for name in names] + [os.environ.get(name) for name in variables]
     return next((str(endpoint) for endpoint in given if endpoint), "")
@@ -61,7 +69,7 @@ def check_settings(location: Location, config: Mapping[str, Any]) -> None:
     _refuse_empty(location, config, endpoint)
     if endpoint and not endpoint.lower().startswith(("http://", "https://")):
         hint = "it begins with http:// or https://"
-    elif endpoint and location.scheme in ("s3", "gs") and not _can_be_asked(endpoint):
+    elif endpoint and location.scheme in ("s3", "gs") and not _is_usable(endpoint):
         hint = "it is http:// or https://, a host, and perhaps a port"
     else:
         return
@@ -82,8 +90,8 @@ def _refuse_empty(location: Location, config: Mapping[str, Any], endpoint: str) 
         )
 
 
-def _can_be_asked(endpoint: str) -> bool:
-    """Whether obstore can make requests to it; Azure's it looks at itself."""
+def _is_usable(endpoint: str) -> bool:
+    """Return whether obstore can make requests to an endpoint. It checks that of Azure itself."""
     if not endpoint.isascii() or not endpoint.isprintable() or " " in endpoint:
         return False
     from urllib.parse import urlsplit
@@ -119,7 +127,9 @@ _SPARK_ELSEWHERE = {
 _INVERTED = ("fs.s3a.path.style.access", "fs.s3a.connection.ssl.enabled")
 # Arguments of an obstore store that are no configuration keys.
 _ARGUMENTS = ("client_options", "credential_provider", "prefix")
-# What concerns obstore's client: a store that has it among its own settings panics when it is asked for them.
+_PROFILE = ("profile", "aws_profile")
+_REGIONS = ("aws_region", "region", "aws_default_region", "default_region")
+# What concerns obstore's client: a store that has it among its own settings panics when they are read.
 _OF_CLIENT = frozenset(
     (
         *("allow_invalid_certificates", "connect_timeout", "default_content_type", "http1_only"),
@@ -142,22 +152,31 @@ _ELSEWHERE = {
     "anonymous": "skip_signature",
     "endpoint_override": "endpoint",
     "requester_pays": "request_payer",
+    "profile_name": "profile",
+    "aws_profile_name": "profile",
 }
-_OF_ALL = ("skip_signature", "allow_http", "headers", "client_options", "credential_provider")
+_OF_ALL = (
+    *("skip_signature", "allow_http", "headers", "client_options", "credential_provider"),
+    *("ca_bundle", "verify"),
+)
 # Those that are given most, for what is nearly one of them.
 _OF_AZURE = (
     *("account_name", "account_key", "sas_token", "endpoint", "tenant_id", "client_id", "client_secret"),
-    *("use_emulator", "use_azure_cli", "use_fabric_endpoint"),
+    *("use_emulator", "use_azure_cli", "use_fabric_endpoint", "connection_string"),
 )
 _COMMON: Mapping[str, tuple[str, ...]] = {
     "s3": (
         *("access_key_id", "secret_access_key", "session_token", "region", "endpoint", "request_payer"),
-        *("virtual_hosted_style_request", "unsigned_payload"),
+        *("virtual_hosted_style_request", "unsigned_payload", "profile", "account_id"),
     ),
     "gs": ("service_account_path", "service_account_key", "application_credentials", "base_url"),
     "az": _OF_AZURE,
     "abfss": _OF_AZURE,
 }
+_NAMED = frozenset(
+    (*_OF_ALL, *_OF_CLIENT, *_PROFILE, *(name for names in _COMMON.values() for name in names))
+    + tuple(name for names, _ in _ENDPOINTS.values() for name in names)
+)
 _UNKNOWN = r"Configuration key: '(.*)' is not valid for store"
 _MISTYPED = "object is not an instance of"
 _TRUE = ("1", "true", "yes", "on")
@@ -189,6 +208,46 @@ def normalize(options: StorageOptions | None) -> dict[str, Any]:
     return plain
 
 
+def is_storage_option(name: str) -> bool:
+    """Return whether a store of any kind takes an option of this name, in whatever case, or Hadoop has it
+    (`fs.…`).
+
+    The names are obstore's own, so that it is queried for those that are not among the common ones.
+    """
+    name = name.lower().removeprefix("spark.hadoop.")
+    if name.startswith("fs."):
+        return True  # `normalize` says which of these are taken
+    if name in _ARGUMENTS:
+        return False  # no text says what they are
+    plain = name
+    for prefix in dict.fromkeys(_PREFIXES.values()):
+        plain = plain.removeprefix(prefix)
+    return name in _NAMED or plain in _OF_CLIENT or _known_to_obstore(name)
+
+
+def _known_to_obstore(name: str) -> bool:
+    from obstore.store import AzureStore, GCSStore, S3Store
+
+    cloud: Any
+    for cloud, place in ((S3Store, "bucket"), (GCSStore, "bucket"), (AzureStore, "container_name")):
+        try:
+            cloud(config={place: "none", name: "none"})
+        except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
+            if re.search(_UNKNOWN, str(error)):
+                continue
+        return True
+    return False
+
+
+def storage_option_meant(name: str) -> str | None:
+    """Return the storage option that a name of other libraries, or a misspelt one, seems to mean."""
+    import difflib
+
+    name = name.lower()
+    close = difflib.get_close_matches(name, sorted(_NAMED), 1, 0.85)
+    return _ELSEWHERE.get(name) or next(iter(close), None)
+
+
 def _header_mapping(given: Any) -> dict[Any, Any]:
     try:
         return dict(given)
@@ -218,6 +277,14 @@ def build_store(
 
         url = (storage_options or {})["url"]
         return RedisStore(RedisAddress.parse(url, settings=OBJECT_SETTINGS), options)
+    if location.scheme == "cassandra":
+        from accel.store import cassandra_connection
+        from accel.store.cassandra_store import CassandraStore
+
+        address = cassandra_connection.CassandraAddress.parse(
+            (storage_options or {})["url"], settings=cassandra_connection.OBJECT_SETTINGS
+        )
+        return CassandraStore(address, options)
     given = normalize(storage_options)
     if location.scheme == "file":
         from accel.store.local_store import FileStore
@@ -226,7 +293,8 @@ def build_store(
     if location.scheme in ("http", "https"):
         from accel.store.http_store import HttpStore
 
-        return HttpStore(location.root, storage_options=given, options=options)
+        authorities = authorities_of(given, location)
+        return HttpStore(location.root, storage_options=given, options=options, authorities=authorities)
     return _object_store(location, given, options)
 
 
@@ -241,6 +309,7 @@ def _object_store(location: Location, given: dict[str, Any], options: Options) -
     arguments: dict[str, Any] = {name: config.pop(name) for name in _ARGUMENTS if name in config}
     if arguments.pop("prefix", None):
         raise StoreError("storage option 'prefix' is not taken", hint="put it into the URL")
+    _add_what_the_machine_says(location, config, arguments)
     check_settings(location, config)
     if location.scheme == "gs" and "endpoint" in config:
         config.setdefault("base_url", config.pop("endpoint"))  # as for the other clouds
@@ -252,6 +321,9 @@ def _object_store(location: Location, given: dict[str, Any], options: Options) -
     }
     if headers:
         client["default_headers"] = dict(headers)
+    authorities = authorities_of(config, location)
+    if authorities is None:
+        client["allow_invalid_certificates"] = True
     allow = config.pop(f"{_PREFIXES[location.scheme]}allow_http", None)
     if (allow := config.pop("allow_http", allow)) is not None:
         client["allow_http"] = str(allow).lower() in _TRUE
@@ -278,7 +350,7 @@ def _object_store(location: Location, given: dict[str, Any], options: Options) -
     except AccelError:
         raise
     except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
-        failure = translate(error, location.root)
+        failure = translate(error, location.root, None)
         unknown = re.search(_UNKNOWN, str(failure))
         if isinstance(failure, StoreError):
             if unknown is not None:
@@ -288,12 +360,146 @@ def _object_store(location: Location, given: dict[str, Any], options: Options) -
             elif "as Duration" in str(failure):
                 failure.hint = "a duration is written with its unit, as in '5s'"
     else:
-        return adapt(store, options)
+        return adapt(store, options, authorities=authorities or "")
     raise failure from None
 
 
+def authorities_of(config: dict[str, Any], location: Location) -> str | None:
+    """Take the options about certificates out of a configuration.
+
+    Returns
+    -------
+    str or None
+        The file of the authorities, "" for those of the system; None where no certificate is verified.
+    """
+    verify, bundle = config.pop("verify", True), config.pop("ca_bundle", None)
+    if isinstance(verify, str) and verify.lower() not in ("true", "false"):
+        verify, bundle = True, bundle or verify  # as boto3 has it
+    if str(verify).lower() == "false":
+        import warnings
+
+        warnings.warn(
+            f"verify=False: whoever answers for {location.root} is believed, and gets the credentials",
+            stacklevel=2,
+        )
+        return None
+    if bundle and location.scheme in ("gs", "az", "abfss"):
+        raise StoreError(
+            "`ca_bundle` is for S3 and web servers",
+            path=location.root,
+            hint="for this cloud, set the environment variable SSL_CERT_FILE before the process starts",
+        )
+    from accel.store.connection_faults import names_authorities, tls_context
+
+    if not bundle and location.scheme == "s3" and not names_authorities():
+        bundle = os.environ.get("AWS_CA_BUNDLE")
+    if not bundle:
+        return ""
+    path = os.path.expanduser(str(bundle))
+    tls_context(path)  # where it cannot be read, that is said at once
+    return path
+
+
+def _add_what_the_machine_says(location: Location, config: dict[str, Any], arguments: dict[str, Any]) -> None:
+    """Add what files and variables say that obstore does not read."""
+    service = config.pop("service", None)
+    if service == "r2":
+        _add_r2(location, config)
+    elif location.scheme == "s3":
+        _add_profile(location, config, arguments)
+    elif location.scheme == "gs":
+        _add_emulator(config)
+    else:
+        _add_connection_string(location, config)
+
+
+def _add_r2(location: Location, config: dict[str, Any]) -> None:
+    """Add the endpoint of an account of Cloudflare's R2, and its keys where the environment has them."""
+    account = config.pop("account_id", None) or os.environ.get("R2_ACCOUNT_ID")
+    if not endpoint_of("s3", config):
+        if not account:
+            raise StoreError(
+                "r2:// does not say whose bucket it is",
+                path=location.root,
+                hint="give the storage option account_id, or set R2_ACCOUNT_ID",
+            )
+        config["endpoint"] = f"https://{account}.r2.cloudflarestorage.com"
+    config.setdefault("region", "auto")
+    for name in ("access_key_id", "secret_access_key"):
+        found = os.environ.get(f"R2_{name.upper()}")
+        if found and name not in config:
+            config[name] = found
+
+
+def _add_emulator(config: dict[str, Any]) -> None:
+    """Add the server that STORAGE_EMULATOR_HOST names, as Google's own libraries do: it takes any request."""
+    server = os.environ.get("STORAGE_EMULATOR_HOST")
+    if server and not endpoint_of("gs", config):
+        config["base_url"] = server if "://" in server else f"http://{server}"
+        config.setdefault("skip_signature", "true")
+
+
+_CONNECTION: Mapping[str, str] = {
+    "accountname": "account_name",
+    "accountkey": "account_key",
+    "sharedaccesssignature": "sas_token",
+    "blobendpoint": "endpoint",
+}
+"""Parts of a connection string of Azure -> obstore's names."""
+_SAYS_ACCOUNT = ("account_name", "account_key", "sas_token", "use_emulator", "azure_storage_account_name")
+
+
+def _add_connection_string(location: Location, config: dict[str, Any]) -> None:
+    """Add what a connection string of Azure says: the storage option, or that of the environment where no
+    option names an account."""
+    text = config.pop("connection_string", None)
+    if text is None and not any(name in config for name in _SAYS_ACCOUNT):
+        text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING")
+    if not text:
+        return
+    parts = {
+        name.strip().lower(): value.strip()
+        for name, equals, value in (part.partition("=") for part in str(text).split(";"))
+        if equals
+    }
+    if parts.get("usedevelopmentstorage", "").lower() == "true":
+        config.setdefault("use_emulator", "true")
+        return
+    if "accountname" not in parts and "blobendpoint" not in parts:
+        failure = StoreError("the connection string names no account", path=location.root)
+        failure.hides = True
+        raise failure
+    for theirs, ours in _CONNECTION.items():
+        if theirs in parts:
+            config.setdefault(ours, parts[theirs])
+    suffix = parts.get("endpointsuffix")
+    if suffix and suffix != "core.windows.net" and "endpoint" not in config:
+        protocol = parts.get("defaultendpointsprotocol", "https")
+        config["endpoint"] = f"{protocol}://{parts['accountname']}.blob.{suffix}"
+
+
+def _add_profile(location: Location, config: dict[str, Any], arguments: dict[str, Any]) -> None:
+    """Add what a profile of AWS says, where neither options nor the environment say it."""
+    from accel.store.aws_profile import find_profile
+
+    profile = find_profile({**arguments, **config}, root=location.root)
+    for name in _PROFILE:
+        config.pop(name, None)
+    if profile is None:
+        return
+    if profile.credentials is not None:
+        arguments["credential_provider"] = profile.credentials
+    regional = any(config.get(name) for name in _REGIONS) or any(
+        os.environ.get(name.upper()) for name in _REGIONS if name.startswith("aws_")
+    )
+    if profile.region and not regional:
+        config["region"] = profile.region
+    if profile.endpoint and not endpoint_of(location.scheme, config):
+        config["endpoint"] = profile.endpoint
+
+
 def _mistyped(given: Mapping[str, Any]) -> str | None:
-    """Which option is of no type that obstore takes; its value may be a secret."""
+    """Return which option is of no type that obstore takes, without its value, which may be a secret."""
     from datetime import timedelta
 
     inside = given.get("default_headers")
@@ -306,7 +512,7 @@ def _mistyped(given: Mapping[str, Any]) -> str | None:
 
 
 def _folded(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options by their names in lower case: obstore takes them in any."""
+    """Return options by their names in lower case: obstore takes them in any."""
     folded: dict[str, Any] = {}
     for name, value in given.items():
         if name.lower() in folded:

@@ -1,7 +1,10 @@
 """The journal of a replacement: which files of a directory give way to which others, and how far that is.
 
-A directory has no commit of its own. Where many of its files are replaced by others, the journal is the commit: an object in
-`_accel/` that says which files count. It is there only while files are replaced.
+A directory has no commit of its own. Where many of its files are replaced by others, the journal is the
+commit: an object in `_accel/` that says which files count. It is only ever replaced in the version that was
+read, and never removed, as few stores remove an object in one version alone: between jobs it says that there
+is none. What stays besides is a record of which files were replaced by which, for those who have read the old
+ones: the name of a new file tells the record.
 """
 
 from __future__ import annotations
@@ -9,34 +12,70 @@ from __future__ import annotations
 import enum
 import json
 import operator
+import re
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from accel.errors import IndexFormatError, ObjectNotFoundError
 from accel.metrics import Metrics
 from accel.options import MIB
 from accel.store.range_store import ObjectEntry, Payload
+from accel.tables.climbing import climbs
 
 __all__ = [
+    "IDLE",
     "JOURNAL_NAME",
     "STAGE_PREFIX",
     "AddedFile",
     "Journal",
     "JournalState",
     "RemovedFile",
+    "job_of_file",
+    "name_of_added",
+    "partition_folder",
     "read_journal",
+    "record_path",
     "settle_listing",
 ]
 
 JOURNAL_NAME: Final = "_accel/optimize.json"
 """The path of the journal, below the directory."""
+IDLE: Final = b"{}"
+"""The content of the journal while no job is at work; any other is longer."""
 STAGE_PREFIX: Final = "_accel/optimize-"
 """The beginning of the paths of new files before they have their names; directories skip them."""
+_RECORD_PREFIX: Final = "_accel/replaced-"
+_ADDED: Final = re.compile(r"part-\d{5,}-([0-9a-f]{16})\.parquet", re.ASCII)
 _VERSION: Final = 1
 _MOST_BYTES: Final = 256 * MIB
 _path_of = operator.attrgetter("path")
+
+
+def name_of_added(number: int, job: str) -> str:
+    """Return the name that a new file of a job gets in its folder, which tells the job."""
+    return f"part-{number:05d}-{job}.parquet"
+
+
+def job_of_file(path: str) -> str | None:
+    """Return the job that wrote a file, by its name; None where it is no name of a job."""
+    found = _ADDED.fullmatch(path.rpartition("/")[2])
+    return None if found is None else found[1]
+
+
+def record_path(job: str) -> str:
+    """Return the path, below the directory, of the record of what a job has replaced."""
+    return f"{_RECORD_PREFIX}{job}.json"
+
+
+def partition_folder(path: str) -> str:
+    """Return the partition folder of a file (`year=2024/month=1/`), in which its rows stay; "" if it is in
+    none."""
+    segments = path.split("/")[:-1]
+    spelling = [at for at, segment in enumerate(segments) if "=" in segment]
+    depth = spelling[-1] + 1 if spelling else 0
+    return "".join(f"{segment}/" for segment in segments[:depth])
 
 
 class JournalState(enum.StrEnum):
@@ -121,11 +160,21 @@ class Journal:
             raise IndexFormatError("the journal of the directory is damaged") from error
         return journal
 
-    def hidden(self, there: Mapping[str, ObjectEntry]) -> Collection[str] | None:
-        """Return the paths below the directory that do not count; None if neither the old files nor the new ones are all there.
+    def record(self) -> Journal:
+        """Return what stays of the journal when the job is done: which files were replaced by which."""
+        return replace(self, owner="", index=None, notes={})
 
-        The old files are removed when all new ones have their names, so that a listing has all of either, unless it was made
-        while that happened.
+    def replaced_by(self, path: str) -> tuple[RemovedFile, ...]:
+        """Return the old files of whose rows a new file has some: all those of its partition folder."""
+        folder = partition_folder(path)
+        return tuple(file for file in self.removed if partition_folder(file.path) == folder)
+
+    def hidden(self, there: Mapping[str, ObjectEntry]) -> Collection[str] | None:
+        """Return the paths below the directory that do not count; None if neither the old files nor the new
+        ones are all there.
+
+        The old files are removed when all new ones have their names, so that a listing has all of either,
+        unless it was made while that happened.
 
         Parameters
         ----------
@@ -156,8 +205,9 @@ class JournalClient(Protocol):
 
 async def read_journal(
     client: JournalClient, path: str, metrics: Metrics
-) -> tuple[Journal, str | None] | None:
-    """Return the journal at a path, and its etag; None if there is none.
+) -> tuple[Journal | None, str | None] | None:
+    """Return the journal at a path, or None while no job is at work, and its etag; None if there is no such
+    object.
 
     Raises
     ------
@@ -173,7 +223,8 @@ async def read_journal(
     try:
         if payload.size is not None and payload.size > len(payload.data):
             raise IndexFormatError("the journal of the directory is too large")
-        return Journal.decode(bytes(payload.data)), payload.etag
+        data = bytes(payload.data)
+        return None if data == IDLE else Journal.decode(data), payload.etag
     except IndexFormatError as error:
         raise error.of(path) from error.__cause__
 
@@ -181,14 +232,15 @@ async def read_journal(
 async def settle_listing(
     entries: Sequence[ObjectEntry], prefix: str, client: JournalClient, metrics: Metrics
 ) -> Sequence[ObjectEntry] | None:
-    """Return the entries of a directory that count, if files are being replaced; None if it has to be listed again."""
+    """Return the entries of a directory that count, if files are being replaced; None if it has to be listed
+    again."""
     below = f"{prefix}/" if prefix else ""
     path = below + JOURNAL_NAME
     at = bisect_left(entries, path, key=_path_of)
-    if at == len(entries) or entries[at].path != path:
+    if at == len(entries) or entries[at].path != path or entries[at].size == len(IDLE):
         return entries
     found = await read_journal(client, path, metrics)
-    if found is None:
+    if found is None or found[0] is None:
         return None
     start = len(below)
     hidden = found[0].hidden({entry.path[start:]: entry for entry in entries})
@@ -217,7 +269,7 @@ def _text(value: Any) -> str:
 def _path(value: Any) -> str:
     # Whoever reads the journal removes what it names: nothing outside the directory.
     path = _text(value)
-    if not path or path.startswith("/") or ".." in path.split("/"):
+    if not path or path.startswith("/") or climbs(path):
         raise ValueError("not a path below the directory")
     return path
 

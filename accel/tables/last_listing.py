@@ -1,6 +1,7 @@
 """The last listing of a directory or pattern, cached beside the metadata of its files.
 
-It answers nothing by itself: a scan reads by it while the source is listed again, and returns no row before that.
+It answers nothing by itself: a scan reads by it while the source is listed again, and returns no row before
+that.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final
 from accel.cache.cache import Cache
 from accel.cache.cache_key import CacheKey
 from accel.planning.file_entry import FileBlock, FileEntry
-from accel.store.tasks import breathe, each
+from accel.runtime.tasks import breathe, each
 
 __all__ = ["LastListing"]
 
@@ -39,7 +40,8 @@ class LastListing:
     cache : Cache
         Where it is.
     key : CacheKey
-        The store and its credentials, the name of the source, and the arguments that decide which files it yields.
+        The store and its credentials, the name of the source, and the arguments that decide which files it
+        yields.
     """
 
     def __init__(self, cache: Cache, key: CacheKey) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,11 +10,11 @@ from typing import Final, NoReturn, Protocol
 from accel.errors import ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.planning.file_entry import FileEntry
+from accel.runtime.tasks import Group, each
 from accel.store.local_store import etag_of
 from accel.store.location import LOCAL_ROOT, Location
 from accel.store.range_store import ObjectEntry, PageSeen, Payload
-from accel.store.request_errors import system_error
-from accel.store.tasks import each
+from accel.store.request_errors import raising_foremost, system_error
 from accel.tables.named_source import NamedSource, SourceShape, has_hidden_name, working_directory_hint
 
 __all__ = [
@@ -78,7 +77,8 @@ def choose_certain_files(item: NamedSource, page: Iterable[ObjectEntry]) -> Iter
 
 
 def _taking(item: NamedSource, entries: Sequence[ObjectEntry]) -> Callable[[ObjectEntry], FileEntry | None]:
-    """Return a function from an entry to its data file, or None; all `entries` show whether an empty one is a marker."""
+    """Return a function from an entry to its data file, or None; all `entries` show whether an empty one is a
+    marker."""
     prefix = item.prefix
     below = f"{prefix}/" if prefix else ""
     start, place = len(below), item.placing()
@@ -103,9 +103,9 @@ def _taking(item: NamedSource, entries: Sequence[ObjectEntry]) -> Callable[[Obje
 def raise_no_files(item: NamedSource) -> NoReturn:
     """Raise the error of a source without files."""
     if item.shape is SourceShape.GLOB:
-        hint = "an object whose name holds *, ? or [ is named with glob=False"
+        hint = "an object whose name holds *, ? or [ is named with `glob=False`"
         if "?" in item.text and "=" in item.text.partition("?")[2]:
-            hint += "; options are no part of a URL, but given by storage_options"
+            hint += "; options are no part of a URL, but given by `storage_options`"
         if "{" in item.text:
             hint += "; braces are not expanded, a list of patterns is taken"
         place = working_directory_hint(item.text) if item.location.scheme == "file" else None
@@ -128,7 +128,8 @@ async def _choose_matching(item: NamedSource, entries: Sequence[ObjectEntry]) ->
         if entry.path == exact:
             return (item.as_file(entry),)
     data = [entry for entry in entries if entry.path != item.prefix and not _is_marker(item, entry, entries)]
-    # A pattern means directories only if no file matches: `year=201[23]`, or `*.parquet` as Spark writes them.
+    # A pattern means directories only if no file matches: `year=201[23]`, or `*.parquet` as Spark writes
+    # them.
     place = item.placing()
     tests = (pattern.match_above,) if pattern.directories else (pattern.match, pattern.match_above)
     for test in tests:
@@ -178,7 +179,8 @@ class ListingClient(Protocol):
     async def list_below(
         self, prefix: str, *, metrics: Metrics | None = None, begun: PageSeen | None = None
     ) -> list[ObjectEntry]:
-        """Return the objects at or below a prefix, by path; `begun` may be called with some while others are awaited."""
+        """Return the objects at or below a prefix, by path; `begun` may be called with some while others are
+        awaited."""
         ...
 
     async def head(self, path: str, *, metrics: Metrics | None = None) -> ObjectEntry:
@@ -195,15 +197,17 @@ async def find_directory_markers(
 ) -> set[str]:
     """Return the paths among some listed files that no object has.
 
-    obstore lists the marker `x.parquet/` as `x.parquet`, like an empty file of that name; only a request can tell them
-    apart. Requests are sent 16 at a time, as long as one of them finds a marker: an empty file ends the scan anyway.
+    obstore lists the marker `x.parquet/` as `x.parquet`, like an empty file of that name; only a request can
+    tell them apart. Requests are sent 16 at a time, as long as one of them finds a marker: an empty file ends
+    the scan anyway.
     """
     doubtful = [file.path for file in files if file.size == 0]
     found: set[str] = set()
     for start in range(0, len(doubtful), _AT_ONCE):
-        async with asyncio.TaskGroup() as group:
-            paths = doubtful[start : start + _AT_ONCE]
-            tasks = {path: group.create_task(_is_missing(path, client, metrics)) for path in paths}
+        paths = doubtful[start : start + _AT_ONCE]
+        with raising_foremost():
+            async with Group() as group:
+                tasks = {path: group.create_task(_is_missing(path, client, metrics)) for path in paths}
         missing = {path for path, task in tasks.items() if task.result()}
         if not missing:
             break

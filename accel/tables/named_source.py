@@ -1,4 +1,5 @@
-"""One source as the user names it: its text, its location, and whether it looks like a file, a directory or a glob."""
+"""One source as the user names it: its text, its location, and whether it looks like a file, a directory or a
+glob."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import re
 import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.planning.file_entry import FileEntry
@@ -15,6 +17,7 @@ from accel.store.local_store import etag_of
 from accel.store.location import Location, parse_url
 from accel.store.range_store import ObjectEntry
 from accel.store.request_errors import system_error
+from accel.tables.file_urls import is_file_url
 
 __all__ = [
     "Glob",
@@ -57,7 +60,8 @@ class NamedSource:
 
     @property
     def is_plain_file(self) -> bool:
-        """Whether the name is that of a file whose path can spell no column, so that there is nothing to list."""
+        """Whether the name is that of a file whose path can spell no column, so that there is nothing to
+        list."""
         return self.shape is SourceShape.FILE and "=" not in self.text and "=" not in self.location.path
 
     @property
@@ -70,18 +74,18 @@ class NamedSource:
         entry = entry or self.entry
         if entry is None:
             return FileEntry(root=self.location.root, path=self.location.path, url=self.text)
-        return FileEntry(self.location.root, entry.path, self.text, entry.size, entry.etag)
+        return _listed(self.location.root, entry, self.text)
 
     def placing(self) -> Callable[[ObjectEntry, str], FileEntry]:
         """Return a function that makes a file of a listed object and its path below the source."""
         root, base = self.location.root, self.base
-        if _is_file_url(self.text):
+        if is_file_url(self.text):
             name = self._name
-            return lambda entry, relative: FileEntry(root, entry.path, name(relative), entry.size, entry.etag)
-        return lambda entry, relative: FileEntry(root, entry.path, base + relative, entry.size, entry.etag)
+            return lambda entry, relative: _listed(root, entry, name(relative))
+        return lambda entry, relative: _listed(root, entry, base + relative)
 
     def named_below(self, relative: str, version: tuple[int, str] | None = None) -> FileEntry:
-        """Return a file below the source that no store listed; `version` is its size and etag, if they are at hand."""
+        """Return a file below the source that no store listed; `version` is its size and etag, if known."""
         path = f"{self.prefix}/{relative}" if self.prefix else relative
         return FileEntry(self.location.root, path, self._name(relative), *version or (None, None))
 
@@ -91,11 +95,12 @@ class NamedSource:
         return entry.path[len(prefix) + 1 :] if prefix else entry.path
 
     def directories(self, file: FileEntry, *, below: bool) -> Sequence[str]:
-        """Return the directories in the path of a file that may spell partitions: all, or those below the source."""
+        """Return the directories in the path of a file that may spell partitions: all, or those below the
+        source."""
         if below:
             prefix = self.prefix
             path = file.path[len(prefix) + 1 :] if prefix else file.path
-        elif self.location.scheme == "file" and not _is_file_url(self.text):
+        elif self.location.scheme == "file" and not is_file_url(self.text):
             # The URL may be relative: the working directory is not part of the data set.
             path = file.url
         else:
@@ -103,7 +108,7 @@ class NamedSource:
         return path.split("/")[:-1]
 
     def _name(self, relative: str) -> str:
-        if not _is_file_url(self.text):
+        if not is_file_url(self.text):
             return self.base + relative
         from urllib.parse import quote
 
@@ -131,7 +136,7 @@ def read_source(text: str, *, glob: bool, in_store: bool) -> NamedSource:
         else:
             location = Location("store", "store:", "") if in_store else parse_url("./")
         if not (location.scheme == "file" and os.path.lexists(parse_url(text).url)):
-            if _is_file_url(text):
+            if is_file_url(text):
                 from urllib.parse import unquote
 
                 pattern = unquote(pattern, errors="surrogateescape")
@@ -146,6 +151,7 @@ def read_source(text: str, *, glob: bool, in_store: bool) -> NamedSource:
     )
 
 
+@lru_cache(256)
 def read_remote(text: str, *, glob: bool, in_store: bool) -> NamedSource | None:
     """Return what one text names in a store; None if it may be local, or is not supported."""
     if not in_store and may_be_local(text):
@@ -158,12 +164,7 @@ def read_remote(text: str, *, glob: bool, in_store: bool) -> NamedSource | None:
 
 def may_be_local(text: str) -> bool:
     """Return whether `read_source` may look into the file system, unless the caller gave a store."""
-    return "://" not in text or _is_file_url(text)
-
-
-def _is_file_url(text: str) -> bool:
-    # Only these are percent-encoded.
-    return text[:5].lower() == "file:"
+    return "://" not in text or is_file_url(text)
 
 
 def _local_file(text: str, location: Location) -> ObjectEntry | None:
@@ -173,8 +174,10 @@ def _local_file(text: str, location: Location) -> ObjectEntry | None:
     except PermissionError as error:
         hint = "check the permissions of the directories above it"
         raise system_error(error, path=text, hint=hint) from None
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
         meant = _meant(text) or working_directory_hint(text)
+        if isinstance(error, NotADirectoryError):
+            meant = "what stands before a slash there is a file, not a directory"
         raise ObjectNotFoundError("there is no such file or directory", path=text, hint=meant) from None
     if stat.S_ISDIR(found.st_mode):
         return None
@@ -193,12 +196,10 @@ def _shape(location: Location) -> SourceShape:
 
 def _meant(text: str) -> str | None:
     """Return a hint at what a missing path may have meant."""
-    if _is_file_url(text):
+    if is_file_url(text):
         return "a file: URL is percent-encoded, % itself as %25; a bare path is not" if "%" in text else None
     if "{" in text and "}" in text:
         return "braces are not expanded, a list of paths is taken"
-    if text.startswith("~"):
-        return "`~` is not expanded: os.path.expanduser does that"
     if "$" in text:
         return "variables are not expanded: os.path.expandvars does that"
     if re.match(r"[A-Za-z][A-Za-z0-9]+:/?[^/]", text):
@@ -209,8 +210,9 @@ def _meant(text: str) -> str | None:
 
 
 def working_directory_hint(text: str) -> str | None:
-    """Return a hint at the working directory of a relative path, which in notebooks and services may surprise."""
-    if os.path.isabs(text) or _is_file_url(text):
+    """Return a hint at the working directory of a relative path, which in notebooks and services may
+    surprise."""
+    if os.path.isabs(os.path.expanduser(text)) or is_file_url(text):
         return None
     try:
         return f"looked for in {os.getcwd()}"
@@ -244,8 +246,9 @@ def has_hidden_name(relative: str) -> bool:
 def split_glob(text: str) -> tuple[str, str] | None:
     """Cut a URL or path before its first segment that holds `*`, `?` or `[...]`.
 
-    Returns the fixed part, which ends in `/` or is empty, and the pattern; None if the text is no glob. An http or https
-    URL is no glob: nothing lists it, and `?` starts the query. The bucket or host is never part of a pattern.
+    Returns the fixed part, which ends in `/` or is empty, and the pattern; None if the text is no glob. An
+    http or https URL is no glob: nothing lists it, and `?` starts the query. The bucket or host is never part
+    of a pattern.
     """
     if _SPECIAL.isdisjoint(text):  # most texts: no expression is compiled
         return None
@@ -264,10 +267,10 @@ def split_glob(text: str) -> tuple[str, str] | None:
 class Glob:
     """A glob, run as a small automaton over the segments of a path.
 
-    `*`, `?`, `[abc]`, `[a-z]` and `[!a]` match within one segment, case-sensitively; the segment `**` matches any number
-    of segments, none included. A hidden name, which begins with `_` or `.`, is matched only by a segment that begins with
-    that character. A trailing `/` means directories. States are sets of segment numbers, so matching is linear in the
-    path.
+    `*`, `?`, `[abc]`, `[a-z]` and `[!a]` match within one segment, case-sensitively; the segment `**` matches
+    any number of segments, none included. A hidden name, which begins with `_` or `.`, is matched only by a
+    segment that begins with that character. A trailing `/` means directories. States are sets of segment
+    numbers, so matching is linear in the path.
     """
 
     segments: tuple[re.Pattern[str] | None, ...]
@@ -336,3 +339,7 @@ class Glob:
             if segment is None and i in states:
                 states.add(i + 1)
         return frozenset(states)
+
+
+def _listed(root: str, entry: ObjectEntry, url: str) -> FileEntry:
+    return FileEntry(root, entry.path, url, entry.size, entry.etag, modified=entry.modified)

@@ -8,10 +8,10 @@ import os
 import warnings
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
@@ -21,19 +21,27 @@ from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.planning.file_entry import FileBlock, FileEntry, FileFacts
 from accel.planning.handle import FileHandle
+from accel.runtime.tasks import Group, breathe, each
+from accel.runtime.threads import FILES
 from accel.scanning.file_source import FileSource, SourceRequest
+from accel.store.clients import Clients
 from accel.store.range_store import ObjectEntry, PageSeen
-from accel.store.request_errors import foremost
-from accel.store.tasks import Group, breathe, each
-from accel.store.threads import FILES
-from accel.tables.journal import settle_listing
+from accel.store.request_errors import EmptyObjectError, foremost, raising_foremost
+from accel.tables.foreign_tables import (
+    ForeignTable,
+    find_table,
+    first_table,
+    named_table,
+    suspicion_of,
+    table_of_footer,
+    table_of_local_files,
+)
 from accel.tables.listed_files import (
     ListingClient,
     choose,
     choose_certain_files,
     expand_local_glob,
     find_directory_markers,
-    has_prefix,
     raise_no_files,
     visible_files,
 )
@@ -42,7 +50,7 @@ from accel.tables.named_source import NamedSource, SourceShape, may_be_local, re
 if TYPE_CHECKING:
     from accel.tables.last_listing import LastListing
 
-__all__ = ["PathSource", "PublishedIndex", "discover"]
+__all__ = ["PathRules", "PathSource", "discover"]
 
 # Bytes that the cache counts for the name of a directory.
 _DIRECTORY_BYTES = 256
@@ -51,17 +59,24 @@ _NO_COLUMNS = pa.schema([])
 _NO_DIRECTORIES = ("http:", "https:", "file:")
 
 
-class PublishedIndex(Protocol):
-    """An index that may lie beside the files of a directory, to be found when the directory is listed."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathRules:
+    """How the names of sources, and the paths below them, are understood."""
 
-    name: str
-    """The path of its head, below the directory."""
-
-    def is_cached(self) -> bool:
-        """Whether the index was met before: then the source is not read by its last listing, which knows of no index."""
-
-    async def prune(self, block: FileBlock, head: ObjectEntry, request: SourceRequest) -> FileBlock:
-        """Return the block without the files that the index rules out, and with what it knows of the others."""
+    partitioning: str | pa.Schema | None = "hive"
+    """Whether `key=value` directories become columns; a schema fixes their types and order. For one
+    directory, only directories below it count, and all files must spell the same keys. For named files,
+    patterns and several sources, whole paths count, and the keys that all of them spell."""
+    glob: bool = True
+    """Whether `*`, `?`, `[...]` and `**` make a pattern. An object of exactly that name takes precedence."""
+    as_files: bool = False
+    """Whether files that are seen to be part of a table are named all the same."""
+    in_store: bool = False
+    """Whether paths are relative to the root of a store that the caller gave."""
+    text_columns: Collection[str] = ()
+    """Partition columns that are strings, whatever their values look like."""
+    spelled_as: Collection[str] | None = None
+    """As of `partition_paths.settle`."""
 
 
 class PathSource(FileSource):
@@ -79,10 +94,15 @@ class PathSource(FileSource):
         Whether paths are relative to a store that the caller gave.
     text_columns : collection of str
         Partition columns whose values are texts, whatever they look like.
+    spelled_as : collection of str, optional
+        As of `partition_paths.settle`: given where names are compared without regard to case.
     cache : Cache, optional
         Remembers the last listing of each source, and which directories are named like a file.
-    index : PublishedIndex, optional
-        An index to look for in the listing, if the source is one directory.
+    as_files : bool
+        Whether files that are part of a table are read all the same.
+    notice : str, optional
+        The path of an object below the source, to be looked for in the listing where the source is one
+        directory.
     """
 
     def __init__(
@@ -93,26 +113,36 @@ class PathSource(FileSource):
         glob: bool = True,
         in_store: bool = False,
         text_columns: Collection[str] = (),
+        spelled_as: Collection[str] | None = None,
         cache: Cache | None = None,
-        index: PublishedIndex | None = None,
+        as_files: bool = False,
+        notice: str | None = None,
     ) -> None:
-        self._index = index
-        self._index_head: ObjectEntry | None = None
+        self._notice = notice
+        self.noticed: ObjectEntry | None = None
+        """The object that was to be noticed, once a listing has shown it."""
         self._source = source
-        self._partitioning = partitioning
-        self._glob = glob
-        self._in_store = in_store
-        self._texts = text_columns
+        self._rules = PathRules(
+            partitioning=partitioning,
+            glob=glob,
+            as_files=as_files,
+            in_store=in_store,
+            text_columns=text_columns,
+            spelled_as=spelled_as,
+        )
         self._cache = cache
         self._last: LastListing | None = None
         """The last listing in the cache, if the source is one to list."""
         self._sole: FileEntry | None = None
         """The only file that the source can name, if that is certain without a request."""
         self._found: FileBlock | None = None
+        self._metrics: Metrics | None = None
+        self._suspected = False
 
     def expected(self, request: SourceRequest) -> FileBlock | None:
-        """Return the files of the last listing, or the file whose cached metadata is too old to be trusted."""
-        if not isinstance(self._source, str) or (self._index is not None and self._index.is_cached()):
+        """Return the files of the last listing, or the file whose cached metadata is too old to be
+        trusted."""
+        if not isinstance(self._source, str):
             return None
         self._look_up(self._listed_name(self._source), request)
         if self._last is not None:
@@ -135,36 +165,61 @@ class PathSource(FileSource):
         return replace(_with_handle(expected, handle, trips), round_trips=trips)
 
     def _look_up(self, name: str, request: SourceRequest) -> None:
-        """Find the last listing of a name, or the only file that it can mean, unless the name may be local."""
+        """Find the last listing of a name, or the only file that it can mean, unless the name may be
+        local."""
         self._last = self._sole = None
         cache, reader = self._cache, request.reader
-        named = None if cache is None else read_remote(name, glob=self._glob, in_store=self._in_store)
+        rules = self._rules
+        named = None if cache is None else read_remote(name, glob=rules.glob, in_store=rules.in_store)
         if cache is None or named is None:
             return
         if named.shape is not SourceShape.FILE:
             from accel.tables.last_listing import LastListing
 
             # The arguments that decide which files a listing yields.
-            place = (self._glob, self._in_store, self._partitioning, frozenset(self._texts))
+            place = (
+                rules.glob,
+                rules.in_store,
+                rules.partitioning,
+                frozenset(rules.text_columns),
+                rules.as_files,
+                None if rules.spelled_as is None else tuple(rules.spelled_as),
+            )
             token = reader.client(named.location.root).token
             self._last = LastListing(cache, CacheKey(token, name, None, Entry.LISTING, place))
-        elif named.is_plain_file and not isinstance(self._partitioning, pa.Schema):
+        elif named.is_plain_file and not isinstance(self._rules.partitioning, pa.Schema):
             self._sole = named.as_file()
 
     async def blocks(self, request: SourceRequest) -> AsyncIterator[FileBlock]:
         """Yield one block; see `FileSource.blocks`."""
-        block = await self._find(request)
-        if self._index is not None and self._index_head is not None:
-            block = await self._index.prune(block, self._index_head, request)
-        yield block
+        yield await self._find(request)
+
+    async def find(self, request: SourceRequest) -> FileBlock:
+        """Return the block that `blocks` yields, and has from then on."""
+        return await self._find(request)
+
+    def note_version(self, file: FileEntry, handle: FileHandle) -> None:
+        """Refuse a file of a directory, pattern or list whose footer says that it is part of a table."""
+        if self._rules.as_files or (
+            isinstance(self._source, str | os.PathLike) and os.fspath(self._source) == file.url
+        ):
+            return  # a file that is named by itself is meant
+        _refuse(table_of_footer(handle.shared.key_value, file.url), file.url)
+        suspicion = None if self._suspected else suspicion_of(file.path, handle.metadata.schema)
+        if suspicion is not None:
+            self._suspected = True
+            if self._metrics is not None:
+                self._metrics.warn(suspicion, is_shown=True)
+            warnings.warn(suspicion, stacklevel=2)
 
     def hint_for(self, column: str, url: str) -> str | None:
         """Return a hint if directory names spell the column; see `FileSource.hint_for`."""
-        from accel.tables.hive import hint_of_key
+        from accel.tables.partition_paths import hint_of_key
 
-        return hint_of_key(column, url, source=self._source, partitioning=self._partitioning)
+        return hint_of_key(column, url, source=self._source, partitioning=self._rules.partitioning)
 
     async def _find(self, request: SourceRequest) -> FileBlock:
+        self._metrics = request.reader.metrics
         if self._found is None:
             if isinstance(self._source, str) and self._last is None and self._sole is None:
                 self._look_up(self._listed_name(self._source), request)
@@ -185,12 +240,16 @@ class PathSource(FileSource):
         return _below(name) if self._was_directory(name) else name
 
     async def _open_or_list(self, only: FileEntry, block: FileBlock, request: SourceRequest) -> FileBlock:
-        """Open the file of a name, or list what lies below it: Spark writes directories called x.parquet."""
+        """Open the file of a name, or list what lies below it: Spark writes directories called x.parquet.
+
+        An object of the name is the file, unless it is empty and there are objects below it: then it marks a
+        directory.
+        """
         if self._was_directory(only.url):
             return await self._open_and_list(only, block, request)
         try:
             return _with_handle(block, *await request.reader.open(only))
-        except ObjectNotFoundError as missing:
+        except (ObjectNotFoundError, EmptyObjectError) as missing:
             try:
                 below = await self._list(_below(only.url), request)
             except ObjectNotFoundError:
@@ -203,7 +262,7 @@ class PathSource(FileSource):
     async def _open_and_list(self, only: FileEntry, block: FileBlock, request: SourceRequest) -> FileBlock:
         """Do both at once, for a name that was a directory the last time."""
         below: FileBlock | AccelError | None = None
-        itself: tuple[FileHandle, int] | ObjectNotFoundError | None = None
+        itself: tuple[FileHandle, int] | ObjectNotFoundError | EmptyObjectError | None = None
 
         async def look_below() -> None:
             nonlocal below
@@ -212,16 +271,13 @@ class PathSource(FileSource):
             except AccelError as error:  # irrelevant if there is a file of that name
                 below = error
 
-        try:
+        with raising_foremost():
             async with Group() as group:
                 group.create_task(look_below())
                 try:
                     itself = await request.reader.open(only)
-                except ObjectNotFoundError as error:
+                except (ObjectNotFoundError, EmptyObjectError) as error:
                     itself = error
-        except BaseExceptionGroup as failures:
-            failure = foremost(failures)
-            raise failure from None
         if self._cache is not None and (isinstance(itself, tuple) or isinstance(below, ObjectNotFoundError)):
             self._cache.drop(_directory_key(only.url))
         if isinstance(itself, tuple):
@@ -234,28 +290,27 @@ class PathSource(FileSource):
     async def _list(self, source: object, request: SourceRequest) -> FileBlock:
         return await discover(
             source,
-            client_for=request.reader.client,
-            partitioning=self._partitioning,
-            glob=self._glob,
-            in_store=self._in_store,
-            as_text=self._texts,
+            clients=request.reader.clients,
+            rules=self._rules,
             metrics=request.reader.metrics,
             on_entries=request.on_entries,
-            on_listing=None if self._index is None else self._look_for_index,
+            on_listing=None if self._notice is None else self._look_for_notice,
         )
 
-    def _look_for_index(self, prefix: str, entries: Sequence[ObjectEntry]) -> None:
-        if self._index is not None:
-            path = f"{prefix}/{self._index.name}" if prefix else self._index.name
-            at = bisect_left(entries, path, key=_path_of)
-            if at < len(entries) and entries[at].path == path:
-                self._index_head = entries[at]
+    def _look_for_notice(self, prefix: str, entries: Sequence[ObjectEntry]) -> None:
+        path = f"{prefix}/{self._notice}" if prefix else self._notice
+        at = bisect_left(entries, path, key=_path_of)
+        if at < len(entries) and entries[at].path == path:
+            self.noticed = entries[at]
 
 
 def _with_handle(block: FileBlock, handle: FileHandle, round_trips: int) -> FileBlock:
     """Return the block of a single file with the handle that was opened to find it."""
-    facts = FileFacts(size=handle.size, etag=handle.etag, handle=handle, round_trips=round_trips)
-    return replace(block, files=(replace(block.files[0], facts=facts),))
+    facts = FileFacts(version=handle.version, handle=handle, round_trips=round_trips)
+    file = block.files[0]
+    # A third of the time of `dataclasses.replace`; a file that a path names has no more than this.
+    opened = FileEntry(file.root, file.path, file.url, file.size, file.etag, file.partition, facts)
+    return FileBlock((opened,), block.partition_schema, block.round_trips)
 
 
 def _below(name: str) -> str:
@@ -264,24 +319,21 @@ def _below(name: str) -> str:
 
 _LISTINGS = 5
 """Listings of a directory whose files are being replaced, one after the other."""
-_LOGS = {"Delta": "_delta_log/", "Hudi": ".hoodie/"}
 _size_of = operator.attrgetter("size")
 
 _path_of = operator.attrgetter("path")
 
 OnListing = Callable[[str, Sequence[ObjectEntry]], None]
 OnEntries = Callable[[Iterable[FileEntry]], None]
-"""Called with the first files of a listing while the store lists the others; it consumes as many as it wants."""
+"""Called with the first files of a listing while the store lists the others; it consumes as many as it
+wants."""
 
 
 async def discover(
     source: object,
     *,
-    client_for: Callable[[str], ListingClient],
-    partitioning: str | pa.Schema | None = "hive",
-    glob: bool = True,
-    in_store: bool = False,
-    as_text: Collection[str] = (),
+    clients: Clients[ListingClient],
+    rules: PathRules,
     metrics: Metrics,
     on_entries: OnEntries | None = None,
     on_listing: OnListing | None = None,
@@ -291,34 +343,25 @@ async def discover(
     Parameters
     ----------
     source : str, PathLike, or list or tuple of these
-        Files, globs and directories, which may be in several stores. A directory is a name that ends in `/`, a bucket, a
-        local directory, or a name without an extension below which a listing finds objects.
-    client_for : callable
-        Returns the client of a store, given its root.
-    partitioning : "hive", None or pyarrow.Schema
-        Whether `key=value` directories become columns; a schema fixes their types and order. For one directory, only
-        directories below it count, and all files must spell the same keys. For named files, patterns and several sources,
-        whole paths count, and the keys that all of them spell.
-    glob : bool
-        Whether `*`, `?`, `[...]` and `**` make a pattern. An object of exactly that name takes precedence.
-    in_store : bool
-        Whether paths are relative to the root of a store that the caller gave.
-    as_text : collection of str
-        Partition columns that are strings, whatever their values look like.
+        Files, globs and directories, which may be in several stores. A directory is a name that ends in `/`,
+        a bucket, a local directory, or a name without an extension below which a listing finds objects.
+    clients : Clients
+        Those of the stores that the source may be in.
+    rules : PathRules
     metrics : Metrics
         Counts the listing requests.
     on_entries : callable, optional
-        Called for a single directory or pattern that takes several pages to list, with files that will be among the
-        result, while the store lists the rest. Not called if paths spell partitions.
+        Called for a single directory or pattern that takes several pages to list, with files that will be
+        among the result, while the store lists the rest. Not called if paths spell partitions.
     on_listing : callable, optional
         Called for a single directory with its path and all entries below it, those with hidden names too.
 
     Returns
     -------
     FileBlock
-        The files of each source in turn, by path (in order of code points). A directory takes every file whatever its
-        extension, except names that begin with `_` or `.` at any level below it, and empty markers. A file that is named
-        twice is read twice.
+        The files of each source in turn, by path (in order of code points). A directory takes every file
+        whatever its extension, except names that begin with `_` or `.` at any level below it, and empty
+        markers. A file that is named twice is read twice.
 
     Raises
     ------
@@ -326,24 +369,34 @@ async def discover(
         A directory holds no data file, nothing matches a pattern, or a local path does not exist.
     SchemaMismatchError
         The paths disagree on their partition keys, or a value does not fit its type.
+    TableFormatError
+        The files are part of a table.
     StoreError
         The listing failed, or the store cannot list.
     """
+    partitioning = rules.partitioning
     if not (partitioning in ("hive", None) or isinstance(partitioning, pa.Schema)):
         raise ValueError(f"partitioning is 'hive', None, or a pyarrow.Schema, not {partitioning!r}")
     texts = _texts(source)
-    named = await _name(texts, glob=glob, in_store=in_store)
+    named = await _name(texts, glob=rules.glob, in_store=rules.in_store)
     types = partitioning if isinstance(partitioning, pa.Schema) else None
     if types is None and len(named) == 1 and named[0].is_plain_file:
         return FileBlock((named[0].as_file(),), _NO_COLUMNS, 0)
     # With a schema, directories that spell no name may be columns.
     listed = await _find_all(
-        named, client_for, metrics, on_entries if types is None else None, on_listing=on_listing
+        named,
+        clients,
+        metrics,
+        on_entries if types is None else None,
+        on_listing=on_listing,
+        as_files=rules.as_files,
     )
     if len(named) == len(listed) == 1:
         files = list(listed[0])
     else:
         files = await each(_owned(named, listed), lambda one: one[1])
+    if not rules.as_files:
+        _refuse(named_table([file.path for file in files]), texts[0] if texts else "")
     waves = max((_waves(named[i]) for i in listed), default=0)
     await breathe()
     # Below one directory `key=value` is meant as a partition; elsewhere a path may just contain a `=`.
@@ -357,12 +410,14 @@ async def discover(
     if partitioning is None or not spelt:
         return FileBlock(tuple(files), _NO_COLUMNS, waves)
     owners = await each(_owned(named, listed), lambda one: one[0])
-    schema, files = await _place(owners, files, types, whole=whole, as_text=as_text)
+    schema, files = await _place(owners, files, types, whole=whole, rules=rules)
     return FileBlock(tuple(files), schema, waves)
 
 
 async def _name(texts: Sequence[str], *, glob: bool, in_store: bool) -> Sequence[NamedSource]:
     read = partial(read_source, glob=glob, in_store=in_store)
+    if len(texts) == 1 and (known := read_remote(texts[0], glob=glob, in_store=in_store)) is not None:
+        return [known]
     if in_store or not any(map(may_be_local, texts)):
         return await each(texts, read)
     # In a thread: a file system whose server is gone does not answer, and must not block the loop.
@@ -387,14 +442,16 @@ async def _place(
     types: pa.Schema | None,
     *,
     whole: bool,
-    as_text: Collection[str],
+    rules: PathRules,
 ) -> tuple[pa.Schema, list[FileEntry]]:
     """Return the schema of the partition columns that paths spell, and the files with their values."""
-    from accel.tables.hive import settle, spell
+    from accel.tables.partition_paths import settle, spell
 
     owned = zip(owners, files, strict=True)
     spellings = await each(owned, lambda one: spell(one[1].url, one[0].directories(one[1], below=whole)))
-    schema, values = settle(spellings, types, strict=whole, as_text=as_text)
+    schema, values = settle(
+        spellings, types, strict=whole, as_text=rules.text_columns, spelled_as=rules.spelled_as
+    )
     if len(schema):
         placed = zip(files, values, strict=True)
         files = await each(placed, lambda one: _with_partition(*one))
@@ -403,7 +460,7 @@ async def _place(
 
 def _with_partition(file: FileEntry, values: tuple[object, ...]) -> FileEntry:
     # A third of the time of `dataclasses.replace`.
-    return FileEntry(file.root, file.path, file.url, file.size, file.etag, values)
+    return FileEntry(file.root, file.path, file.url, file.size, file.etag, values, modified=file.modified)
 
 
 def _texts(source: object) -> list[str]:
@@ -423,22 +480,26 @@ def _waves(item: NamedSource) -> int:
 
 async def _find_all(
     named: Sequence[NamedSource],
-    client_for: Callable[[str], ListingClient],
+    clients: Clients[ListingClient],
     metrics: Metrics,
     on_entries: OnEntries | None,
     *,
     on_listing: OnListing | None = None,
+    as_files: bool,
 ) -> Mapping[int, Sequence[FileEntry]]:
     """List all sources that need it at once; return the files by the number of the source."""
     pending = [i for i, item in enumerate(named) if item.shape is not SourceShape.FILE]
     if len(pending) == 1:
         if len(named) > 1:
             on_entries = on_listing = None
-        found = await _find(named[pending[0]], client_for, metrics, on_entries, on_listing=on_listing)
+        item = named[pending[0]]
+        found = await _find(item, clients, metrics, on_entries, on_listing=on_listing, as_files=as_files)
         return {pending[0]: found}
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = {i: group.create_task(_find(named[i], client_for, metrics)) for i in pending}
+            tasks = {
+                i: group.create_task(_find(named[i], clients, metrics, as_files=as_files)) for i in pending
+            }
     except BaseExceptionGroup as failures:
         failure = foremost(failures)
     else:
@@ -448,33 +509,39 @@ async def _find_all(
 
 async def _find(
     item: NamedSource,
-    client_for: Callable[[str], ListingClient],
+    clients: Clients[ListingClient],
     metrics: Metrics,
     on_entries: OnEntries | None = None,
     *,
     on_listing: OnListing | None = None,
+    as_files: bool,
 ) -> Sequence[FileEntry]:
     if item.shape is SourceShape.GLOB and item.location.scheme == "file":
+        if not as_files:
+            _refuse(await FILES.run(table_of_local_files, item.location.url), item.text)
         matches, directories = await FILES.run(expand_local_glob, item)
         if matches or not directories:
             return matches
         files: list[FileEntry] = []
         for directory in directories:
-            below = await _list_below(directory, client_for, metrics)
+            below = await _list_below(directory, clients, metrics)
+            if not as_files:
+                _refuse(await find_table(below), item.text)
             files += await visible_files(directory, below)
         return files or raise_no_files(item)
-    show = None if on_entries is None else partial(_show, item, on_entries)
+    show = partial(_begin, item, on_entries, on_listing, as_files)
     if item.shape is SourceShape.GLOB:
-        entries: Sequence[ObjectEntry] = await _list_below(item, client_for, metrics, show)
+        entries: Sequence[ObjectEntry] = await _list_below(item, clients, metrics, show)
     else:
-        entries = await _list_settled(item, client_for, metrics, show)
+        entries = await _list_settled(item, clients, metrics, show)
         if on_listing is not None:
             on_listing(item.prefix, entries)
-        _warn_of_tables(item, entries, metrics)
+    if not as_files:
+        _refuse(await find_table(entries), item.text)
     chosen = await choose(item, entries)
     if item.location.scheme == "file" or 0 not in map(_size_of, chosen):
         return chosen
-    gone = await find_directory_markers(chosen, client_for(item.location.root), metrics=metrics)
+    gone = await find_directory_markers(chosen, clients.client(item.location.root), metrics=metrics)
     if not gone:
         return chosen
     return await choose(item, [entry for entry in entries if entry.path not in gone])
@@ -482,14 +549,16 @@ async def _find(
 
 async def _list_settled(
     item: NamedSource,
-    client_for: Callable[[str], ListingClient],
+    clients: Clients[ListingClient],
     metrics: Metrics,
     begun: PageSeen | None,
 ) -> Sequence[ObjectEntry]:
     """List a directory; of files that are being replaced by others, either the old ones or the new ones."""
-    client = client_for(item.location.root)
+    from accel.tables.journal import settle_listing
+
+    client = clients.client(item.location.root)
     for _ in range(_LISTINGS):
-        entries = await _list_below(item, client_for, metrics, begun)
+        entries = await _list_below(item, clients, metrics, begun)
         settled = await settle_listing(entries, item.prefix, client, metrics)
         if settled is not None:
             return settled
@@ -497,8 +566,25 @@ async def _list_settled(
     raise StoreError(
         "files of the directory are being replaced, and not all of the new ones are there",
         path=item.text,
-        hint="finish the job that was killed: call accel.optimize() on the same directory again",
+        hint="finish the job that was killed: call `accel.optimize` on the same directory again",
     )
+
+
+def _begin(
+    item: NamedSource,
+    on_entries: OnEntries | None,
+    on_listing: OnListing | None,
+    as_files: bool,
+    page: Sequence[ObjectEntry],
+) -> None:
+    """Look at the first page of a listing that has several."""
+    if on_listing is not None and item.shape is not SourceShape.GLOB:
+        on_listing(item.prefix, page)
+    if not as_files:
+        # A table says so early: its log sorts before most names.
+        _refuse(first_table(page), item.text)
+    if on_entries is not None:
+        _show(item, on_entries, page)
 
 
 def _show(item: NamedSource, on_entries: OnEntries, page: Sequence[ObjectEntry]) -> None:
@@ -509,23 +595,18 @@ def _spells_none(file: FileEntry) -> bool:
     return not ("=" in file.url or "=" in file.path)
 
 
-def _warn_of_tables(item: NamedSource, entries: Sequence[ObjectEntry], metrics: Metrics) -> None:
-    """Warn of the directory of a table format, which may hold files that are no longer part of the table."""
-    below = f"{item.prefix}/" if item.prefix else ""
-    for kind, log in _LOGS.items():
-        if has_prefix(below + log, entries):
-            text = f"{item.text}: this is a {kind} table, and all of its files are read, those it has dropped too"
-            metrics.warn(text)
-            warnings.warn(text, stacklevel=2)
+def _refuse(found: ForeignTable | None, source: str) -> None:
+    if found is not None:
+        raise found.error(source)
 
 
 async def _list_below(
     item: NamedSource,
-    client_for: Callable[[str], ListingClient],
+    clients: Clients[ListingClient],
     metrics: Metrics,
     begun: PageSeen | None = None,
 ) -> list[ObjectEntry]:
-    return await client_for(item.location.root).list_below(item.prefix, metrics=metrics, begun=begun)
+    return await clients.client(item.location.root).list_below(item.prefix, metrics=metrics, begun=begun)
 
 
 def _directory_key(name: str) -> CacheKey:

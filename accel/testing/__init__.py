@@ -1,4 +1,5 @@
-"""Tools to test programs that use accel: stores that record, delay and fail, and files with a declared layout."""
+"""Tools to test programs that use accel: stores that record, delay and fail, and files with a declared
+layout."""
 
 from accel.testing.faults import (
     Attempt,
@@ -13,6 +14,7 @@ from accel.testing.faults import (
 )
 from accel.testing.files import Layout, bench_table, table, write_bench_file, write_file
 from accel.testing.stores import Call, DictStore, LatencyStore, RecordingStore
+from accel.testing.tables import TableFile, TableSource
 
 __all__ = [
     "Attempt",
@@ -28,6 +30,8 @@ __all__ = [
     "ShortBody",
     "Stall",
     "Status",
+    "TableFile",
+    "TableSource",
     "WrongRange",
     "bench_table",
     "table",

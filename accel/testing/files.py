@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from accel.arrow_features import has_writer_option
+
 __all__ = ["Layout", "bench_table", "table", "write_bench_file", "write_file"]
 
 
@@ -20,7 +22,8 @@ class Layout:
     group_rows: int | Sequence[int] = 1 << 20
     """Rows per row group; a sequence has the rows of each group, which must add up to those of the table."""
     page_rows: int = 10_000
-    """Rows of every data page except the last of a chunk. Nested columns count rows, not values."""
+    """Rows of every data page except the last of a chunk. Nested columns count rows, with pyarrow before 23
+    values."""
     codec: str | Mapping[str, str] = "zstd"
     """One of none, snappy, gzip, brotli, zstd, lz4; or one per column."""
     dictionary: bool | Sequence[str] = True
@@ -82,15 +85,21 @@ def _writer(sink: Any, schema: pa.Schema, layout: Layout) -> pq.ParquetWriter:
         dictionary_pagesize_limit=layout.dictionary_bytes,
         write_statistics=_flag_or_names(layout.statistics),
         write_page_index=layout.page_index,
-        max_rows_per_page=layout.page_rows,
         # A page ends at the end of a batch or at the byte limit; neither may come before `page_rows`.
         write_batch_size=layout.page_rows,
-        data_page_size=1 << 30,
+        **_page_ends(layout.page_rows),
         data_page_version=layout.data_page,
         write_page_checksum=layout.checksums,
         store_schema=layout.arrow_schema,
         **dict(layout.more or {}),
     )
+
+
+def _page_ends(rows: int) -> dict[str, int]:
+    if has_writer_option("max_rows_per_page"):
+        return {"max_rows_per_page": rows, "data_page_size": 1 << 30}
+    # With the least byte limit each batch is a page.
+    return {"data_page_size": 1}
 
 
 def _flag_or_names(value: bool | Sequence[str]) -> bool | list[str]:
@@ -126,17 +135,17 @@ def table(**columns: Any) -> pa.Table:
 def bench_table(rows: int, *, first: int = 0, seed: int = 20) -> pa.Table:
     """Make some rows of the table of the benchmark.
 
-    Its columns are `key` int64, sorted, every third number from 0, so that absent keys lie between present ones;
-    `ts` timestamp[us, UTC], sorted, one second apart; `category` string of 1,000 values; `value` double, random;
-    `name` string, unique; `amount` int32, a tenth of it null.
+    Its columns are `key` int64, sorted, every third number from 0, so that absent keys lie between present
+    ones; `ts` timestamp[us, UTC], sorted, one second apart; `category` string of 1,000 values; `value`
+    double, random; `name` string, unique; `amount` int32, a tenth of it null.
 
     Parameters
     ----------
     rows : int
         The number of rows.
     first : int, default 0
-        The number of the first row. The values depend on it and on the seed, so that a file can be written group by
-        group in bounded memory.
+        The number of the first row. The values depend on it and on the seed, so that a file can be written
+        group by group in bounded memory.
     seed : int, default 20
         The seed of the random values.
 

@@ -18,6 +18,9 @@ from accel.store.range_store import Lister, ObjectEntry, Payload, RangeStore
 
 __all__ = ["Call", "DictStore", "LatencyStore", "RecordingStore", "StoreWrapper", "content_etag"]
 
+_ROUNDS = 40
+"""How often a request waits anew for a loop in which no other begins."""
+
 
 class StoreWrapper:
     """The base of the wrappers. It lists if the inner store does."""
@@ -25,7 +28,8 @@ class StoreWrapper:
     def __init__(self, inner: RangeStore) -> None:
         self.inner = inner
         if isinstance(inner, Lister):
-            # A store is a `Lister` if it has an attribute `list`, so the wrapper has one only around a store that lists.
+            # A store is a `Lister` if it has an attribute `list`, so the wrapper has one only around a store
+            # that lists.
             self.list = self._list_inner
 
     def _list_inner(self, prefix: str) -> AsyncIterator[ObjectEntry]:
@@ -70,14 +74,15 @@ class RecordingStore(StoreWrapper):
     inner : RangeStore
         The store that answers.
     settle : int, default 25
-        The number of turns of the event loop by which each request is delayed. Requests that are issued together then
-        overlap even over a store in memory that answers at once, so that waves depend on no clock.
+        The number of turns of the event loop in which no other request begins before one is answered.
+        Requests that are issued together then overlap even over a store in memory that answers at once, and
+        even where the loop takes turns between them, so that waves depend on no clock.
 
     Notes
     -----
-    A wave is a maximal period with at least one request in flight. `depth` is finer: the longest chain of requests each
-    of which began after the one before it had ended. That is what a caller waits for when files advance at different
-    speeds.
+    A wave is a maximal period with at least one request in flight. `depth` is finer: the longest chain of
+    requests each of which began after the one before it had ended. That is what a caller waits for when files
+    advance at different speeds.
     """
 
     def __init__(self, inner: RangeStore, *, settle: int = 25) -> None:
@@ -94,8 +99,7 @@ class RecordingStore(StoreWrapper):
         """Pass one read on and record it; see `RangeStore.read`."""
         call = self._begin(path, want, if_match)
         try:
-            for _ in range(self.settle):
-                await asyncio.sleep(0)
+            await self._settled()
             payload = await self.inner.read(path, want, if_match=if_match)
             call.received, call.range = len(payload.data), payload.range
             return payload
@@ -108,8 +112,7 @@ class RecordingStore(StoreWrapper):
     async def _list_inner(self, prefix: str) -> AsyncIterator[ObjectEntry]:
         call = self._begin(prefix, None, None)
         try:
-            for _ in range(self.settle):
-                await asyncio.sleep(0)
+            await self._settled()
             async for entry in super()._list_inner(prefix):
                 yield entry
         except BaseException as error:
@@ -117,6 +120,19 @@ class RecordingStore(StoreWrapper):
             raise
         finally:
             self._end(call)
+
+    async def _settled(self) -> None:
+        """Wait for some turns of the loop in which no request begins; not for ever where they never end.
+
+        Those that begin together are answered in the order in which they began.
+        """
+        begun, quiet = len(self.calls), 0
+        for _ in range(_ROUNDS * self.settle):
+            if quiet >= self.settle:
+                return
+            await asyncio.sleep(0)
+            quiet = quiet + 1 if len(self.calls) == begun else 1
+            begun = len(self.calls)
 
     def _begin(self, path: str, want: ByteRange | Suffix | None, if_match: str | None) -> Call:
         with self._lock:

@@ -12,18 +12,20 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from accel.cache.freshness import PART_BYTES, put_object, swap_object
 from accel.errors import AccelError, IndexFormatError, ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.format.embedded import IDX1_KEY, fingerprint, parse_toc
 from accel.indexes.kind import IndexKind
 from accel.options import Options, check_options
-from accel.store import io_loop
-from accel.store.client import Connector
+from accel.runtime import io_loop
+from accel.runtime.tasks import see
+from accel.runtime.threads import FILES
+from accel.runtime.time_limits import check_time, time_limit
+from accel.store.clients import Connector
 from accel.store.local_store import copy_bytes, write_beside
 from accel.store.location import Location, parse_url
-from accel.store.range_store import Writer, is_weak
-from accel.store.tasks import see
-from accel.store.threads import FILES
+from accel.store.range_store import Writer
+from accel.store.writes import PART_BYTES, put_object, swap_object
+from accel.versions import is_weak
 from accel.writing.original import Original, open_original
 from accel.writing.report import EmbedProgress, EmbedReport, warn_of_idle
 from accel.writing.source import LocalSource, RemoteSource, Source, open_local, open_remote
@@ -48,11 +50,12 @@ def embed(
     options: Options | None = None,
     progress: Callable[[EmbedProgress], None] | None = None,
     dry_run: bool = False,
+    timeout: float | None = None,
 ) -> EmbedReport:
     """Put indexes into an existing Parquet file, and a page index if it lacks one.
 
-    Only the end of the file changes. The data is not encoded again: every byte of it stays the same and in its place, and
-    any other reader of Parquet reads the same rows as before.
+    Only the end of the file changes. The data is not encoded again: every byte of it stays the same and in
+    its place, and any other reader of Parquet reads the same rows as before.
 
     Parameters
     ----------
@@ -61,18 +64,23 @@ def embed(
     dst : str or PathLike, optional
         The new file, which replaces any of that name; by default `src` itself.
     indexes : mapping
-        Column (a name, or the dotted path of a field of a struct) -> kind: a name ("distinct", "bitmap", ..., "idx1" for
-        the distinct-value list of DataFusion's example), a kind object, a pair of either and a level ("file",
-        "row group", "page", "row range"), or a list of these. The default level is "page" if the kind has it. In place of
-        the column, a zone map takes a list ("a, lower(s), (a, b)"), and a kind that names its columns takes "*". Earlier
-        indexes of accel's are replaced. {} adds the page index alone.
+        Column (a name, or the dotted path of a field of a struct) -> kind: a name ("distinct", "bitmap", ...,
+        "idx1" for the distinct-value list of DataFusion's example), a kind object, a pair of either and a
+        level ("file", "row group", "page", "row range"), or a list of these. The default level is "page" if
+        the kind has it. In place of the column, a zone map takes a list ("a, lower(s), (a, b)"), and a kind
+        that names its columns takes "*". Earlier indexes of accel's are replaced. {} adds the page index
+        alone.
     storage_options, store, options
-        As for `accel.scan`; they hold for `src` and `dst` alike. An object is replaced in place in one conditional
-        request, of up to `options.max_conditional_put_bytes`.
+        As for `accel.scan`; they hold for `src` and `dst` alike. An object is replaced in place in one
+        conditional request, of up to `options.max_conditional_put_bytes`.
     progress : callable, optional
-        Called now and then with an `EmbedProgress`, from this or another thread. An exception that it raises ends the run.
+        Called now and then with an `EmbedProgress`, from this or another thread. An exception that it raises
+        ends the run.
     dry_run : bool
         Whether to build everything but write nothing.
+    timeout : float, optional
+        Seconds after which the call ends with ScanTimeoutError; `dst` is then as it was, or has all
+        indexes.
 
     Returns
     -------
@@ -82,7 +90,8 @@ def embed(
     Raises
     ------
     TypeError
-        `src` is no path, `indexes` does not map columns to kinds, or another argument is of none of these types.
+        `src` is no path, `indexes` does not map columns to kinds, or another argument is of none of these
+        types.
     ColumnNotFoundError, SchemaMismatchError, ValueError
         The column cannot have that index, or there is no such kind.
     ObjectNotFoundError
@@ -109,7 +118,8 @@ def embed(
 
     Examples
     --------
-    >>> accel.embed("flights.parquet", indexes={"carrier": "distinct", "flight": ["bitmap", ("bloom", "row group")]})
+    >>> indexes = {"carrier": "distinct", "flight": ["bitmap", ("bloom", "row group")]}
+    >>> accel.embed("flights.parquet", indexes=indexes)
     """
     job = EmbedJob(
         src,
@@ -121,9 +131,11 @@ def embed(
         progress=progress,
         dry_run=dry_run,
     )
+    limit = time_limit(timeout, job.src)
     # Credentials must not stay in the variables of a frame that a traceback may show.
     del src, dst, storage_options, store
-    report = job.run()
+    with limit:
+        report = job.run()
     warn_of_idle(report)
     return report
 
@@ -138,12 +150,14 @@ async def embed_async(
     options: Options | None = None,
     progress: Callable[[EmbedProgress], None] | None = None,
     dry_run: bool = False,
+    timeout: float | None = None,
 ) -> EmbedReport:
-    """Put indexes into an existing Parquet file from a coroutine. Cancelled, it leaves the old file or the new one.
+    """Put indexes into an existing Parquet file from a coroutine. Cancelled, it leaves the old file or the
+    new one.
 
     Parameters
     ----------
-    src, dst, indexes, storage_options, store, options, progress, dry_run
+    src, dst, indexes, storage_options, store, options, progress, dry_run, timeout
         As for `embed`.
 
     Returns
@@ -171,8 +185,10 @@ async def embed_async(
         progress=progress,
         dry_run=dry_run,
     )
+    limit = time_limit(timeout, job.src)
     del src, dst, storage_options, store
-    work = asyncio.ensure_future(asyncio.to_thread(job.run))
+    with limit:
+        work = asyncio.ensure_future(asyncio.to_thread(job.run))
     try:
         report = await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -208,7 +224,8 @@ class EmbedJob:
     ) -> None:
         if not isinstance(src, str | os.PathLike):
             raise TypeError(
-                f"embed takes one file, a path or URL: call it for each of a {type(src).__name__}"
+                f"embed takes one file, a path or URL: call it for each of a {type(src).__name__}, or "
+                "`accel.embed_files` for a directory"
             )
         if progress is not None and not callable(progress):
             raise TypeError(f"progress is something to call, not a {type(progress).__name__}")
@@ -225,7 +242,7 @@ class EmbedJob:
         self.done = 0
 
     def is_done(self) -> bool:
-        """Whether the target has just the indexes that are wanted, and was made from the source as it is now.
+        """Return whether the target has just the indexes wanted, and was made from the source as it is now.
 
         Raises as `embed` does for the source.
         """
@@ -284,18 +301,21 @@ class EmbedJob:
             return
         writer = self.connector.client(self.dst).store
         if not isinstance(writer, Writer):
-            raise StoreError("this store cannot be written to", path=str(self.dst), hint="name another dst")
+            raise StoreError("this store cannot be written to", path=str(self.dst), hint="name another `dst`")
         if not self.in_place or not isinstance(source, RemoteSource):
             return
         limit = self.options.max_conditional_put_bytes
         if source.size > limit:
             raise StoreError(
-                f"an object of {source.size} bytes cannot be replaced in place: one request takes up to {limit}",
+                f"an object of {source.size} bytes cannot be replaced in place: one request takes up to "
+                f"{limit}",
                 path=source.name,
-                hint="write to another name by dst, or raise options.max_conditional_put_bytes",
+                hint="write to another name by `dst`, or raise `options.max_conditional_put_bytes`",
             )
         if source.pin.etag is None or is_weak(source.pin.etag):
-            raise StoreError("a weak etag protects no replacement", path=source.name, hint="name another dst")
+            raise StoreError(
+                "a weak etag protects no replacement", path=source.name, hint="name another `dst`"
+            )
 
     def _counter(self, stage: str, total: int) -> Note:
         self.done = 0
@@ -304,6 +324,7 @@ class EmbedJob:
             self.done += count
             if self.cancelled.is_set():
                 raise _Cancelled
+            check_time()
             if self.progress is not None:
                 self.progress(EmbedProgress(stage, min(self.done, total), total))
 
@@ -374,7 +395,8 @@ class EmbedJob:
 
 
 def holds_indexes(original: Original, wanted: Sequence[WantedIndex]) -> bool:
-    """Return whether a file has a page index and just the wanted indexes. An `idx1` that is not wanted stays, and so counts for nothing."""
+    """Return whether a file has a page index and just the wanted indexes. An `idx1` that is not wanted stays,
+    and so counts for nothing."""
     metadata = original.metadata
     chunks = metadata.num_row_groups * len(metadata.schema.leaves)
     if len(original.offset_indexes) < chunks:
@@ -409,7 +431,7 @@ def holds_indexes(original: Original, wanted: Sequence[WantedIndex]) -> bool:
 
 
 def _versions(kind: IndexKind | None) -> tuple[int | None, ...]:
-    return (1,) if kind is None else (kind.version, getattr(kind, "joined_version", None))
+    return (1,) if kind is None else (kind.version, kind.joined_version)
 
 
 def _text_of(params: Mapping[str, Any]) -> str:

@@ -1,4 +1,5 @@
-"""Build indexes: a kind gets the decoded pages one after the other, or a row group at a time, and gives bytes."""
+"""Build indexes: a kind gets the decoded pages one after the other, or a row group at a time, and gives
+bytes."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from accel.arrays import bytes_of
 from accel.errors import AccelError, IndexFormatError, MemoryLimitError, SchemaMismatchError
 from accel.format.embedded import encode_idx1
 from accel.indexes.kind import ChunkValues, IndexBuilder, IndexKind, Level
@@ -22,9 +24,6 @@ from accel.writing.scratch import Scratch, ScratchBytes
 from accel.writing.values import join_parts
 from accel.writing.wanted import WantedIndex
 
-if TYPE_CHECKING:
-    from accel.indexes.kind import JoinableKind
-
 __all__ = ["MANY_GROUPS", "BuiltIndex", "IndexSet", "TimedBuilder", "in_wanted_order", "join_groups"]
 
 _MOST_IDX1_BYTES = 64 * MIB
@@ -32,21 +31,22 @@ _MOST_IDX1_BYTES = 64 * MIB
 
 def _streams(kind: IndexKind | None) -> bool:
     """Return whether a kind takes a row group in pieces."""
-    return kind is None or hasattr(kind, "builder")
+    return kind is None or kind.builder(level=Level.PAGE) is not None
 
 
 class TimedBuilder:
-    """Builds one index, of a file or of a row group, and counts the processor time; `close` must be called in any case."""
+    """Builds one index, of a file or of a row group, and counts the processor time; `close` must be called in
+    any case."""
 
     def __init__(
         self, kind: IndexKind | None, level: Level, *, name: str = "", type: pa.DataType = None
     ) -> None:
-        begin = getattr(kind, "builder", None)
+        streamed = None if kind is None else kind.builder(level=level)
         self._builder: IndexBuilder
         if kind is None:
             self._builder = _TextList(name, type)
-        elif begin is not None:
-            self._builder = begin(level=level)
+        elif streamed is not None:
+            self._builder = streamed
         else:
             self._builder = (_ThreadBuilder if level is Level.FILE else _GroupBuilder)(kind, level)
         self.seconds = 0.0
@@ -88,9 +88,11 @@ class _GroupBuilder:
 
 
 class _ThreadBuilder:
-    """Builds an index of a whole file by a kind without a builder, in a thread in which the kind pulls its chunks.
+    """Builds an index of a whole file by a kind without a builder, in a thread in which the kind pulls its
+    chunks.
 
-    One semaphore says that the kind waits for a chunk, the other that a chunk is there: one side runs at a time.
+    One semaphore says that the kind waits for a chunk, the other that a chunk is there: one side runs at a
+    time.
     """
 
     def __init__(self, kind: IndexKind, level: Level) -> None:
@@ -110,7 +112,8 @@ class _ThreadBuilder:
         self._wanted.acquire()
 
     def add(self, chunk: ChunkValues) -> None:
-        """Pass a chunk on and return when the kind is done with it. A kind that stopped early gets no more."""
+        """Pass a chunk on and return when the kind is done with it. A kind that stopped early gets no
+        more."""
         if not self._ended:
             self._chunk = chunk
             self._available.release()
@@ -207,8 +210,8 @@ def in_wanted_order(built: Sequence[BuiltIndex], wanted: Sequence[WantedIndex]) 
 class IndexSet:
     """Builds the indexes of one column, or one index of several columns, of a file. A context manager.
 
-    For every row group in order the caller calls `begin`, `add` for each run of pages, and `end`; then `finish`. Every
-    failure is an AccelError that names file, column and row group.
+    For every row group in order the caller calls `begin`, `add` for each run of pages, and `end`; then
+    `finish`. Every failure is an AccelError that names file, column and row group.
     """
 
     def __init__(
@@ -266,12 +269,12 @@ class IndexSet:
         self._feed(chunk, whole=False)
         if self.whole_groups:
             self._chunks.append(chunk)
-            if sum(each.array.nbytes for each in self._chunks) > self.memory_limit:
+            if sum(bytes_of(each.array) for each in self._chunks) > self.memory_limit:
                 raise MemoryLimitError(
                     f"the column's values come to more than {self.memory_limit} bytes",
                     path=self.path,
                     place=f"row group {self._group}, column {self.name}",
-                    hint="raise options.memory_limit, or write smaller row groups",
+                    hint="raise `options.memory_limit`, or write smaller row groups",
                 )
 
     def end(self, num_rows: int, *, pages: int) -> None:
@@ -314,8 +317,7 @@ class IndexSet:
             data = builder.finish()
             if not isinstance(data, bytes):
                 raise AccelError(f"index kind {index.kind_name} built a {type(data).__name__}, not bytes")
-            limited = getattr(kind, "shortcoming", None)
-            shortcoming = None if limited is None else limited(data, units=units)
+            shortcoming = None if kind is None else kind.shortcoming(data, units=units)
         stored, version = self.scratch.store(data), 1 if kind is None else kind.version
         self.built.append(
             BuiltIndex(index, group, units, self.signatures, stored, builder.seconds, version, shortcoming)
@@ -356,11 +358,13 @@ MANY_GROUPS: Final = 4
 
 
 def join_groups(built: Sequence[BuiltIndex], scratch: Scratch, *, path: str) -> list[BuiltIndex]:
-    """Join the indexes by page of many row groups to one, for kinds with a method `join`; `path` is for messages."""
+    """Join the indexes by page of many row groups to one, for kinds with a method `join`; `path` is for
+    messages."""
     out: list[BuiltIndex] = []
     runs: dict[int, list[BuiltIndex]] = {}
     for index in built:
-        if index.wanted.level is Level.PAGE and hasattr(index.wanted.kind, "join"):
+        kind = index.wanted.kind
+        if index.wanted.level is Level.PAGE and kind is not None and kind.joined_version is not None:
             runs.setdefault(id(index.wanted), []).append(index)
         else:
             out.append(index)
@@ -372,7 +376,9 @@ def join_groups(built: Sequence[BuiltIndex], scratch: Scratch, *, path: str) -> 
 
 
 def _join(run: Sequence[BuiltIndex], scratch: Scratch, path: str) -> BuiltIndex | None:
-    first, kind = run[0], cast("JoinableKind", run[0].wanted.kind)
+    first, kind = run[0], run[0].wanted.kind
+    if kind is None or kind.joined_version is None:
+        return None
     parts: list[ScratchBytes] = []
     begun = time.thread_time()
     try:

@@ -138,8 +138,8 @@ def _read_page_indexes(source: Source, metadata: FileMetadata, *, strict: bool) 
 def _first_mismatch(original: Original) -> PageIndexMismatchError | None:
     """Return the error of the first page whose length the offset index contradicts.
 
-    Pages lie back to back. A page before a gap is checked by its header: some writers leave the headers out of the sizes,
-    and others leave out pages without a value.
+    Pages lie back to back. A page before a gap is checked by its header: some writers leave the headers out
+    of the sizes, and others leave out pages without a value.
     """
     ends = original.metadata.chunks.end
     for at, index in original.offset_indexes.items():
@@ -195,8 +195,8 @@ def _take(original: Original, name: str, at: At, data: memoryview) -> None:
 def cut_at(metadata: FileMetadata, own: list[tuple[int, int]]) -> int:
     """Return where the tail of a file may be cut; everything before stays in its place.
 
-    Page indexes and accel's own earlier indexes (`own`, half-open ranges) are cut off if nothing else lies behind them.
-    Data, bloom filters, and what other programs have put into the file stay.
+    Page indexes and accel's own earlier indexes (`own`, half-open ranges) are cut off if nothing else lies
+    behind them. Data, bloom filters, and what other programs have put into the file stay.
     """
     chunks = metadata.chunks
     ranges = list(own)

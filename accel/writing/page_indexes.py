@@ -1,10 +1,12 @@
-"""Page indexes for chunks that have none: the places of the pages, and their bounds and nulls from decoded values.
+"""Page indexes for chunks that have none: the places of the pages, and their bounds and nulls from decoded
+values.
 
 Sources: parquet-format `PageIndex.md`, `parquet.thrift` (ColumnIndex), `LogicalTypes.md` (sort orders).
 
-Bounds are written only if every reader understands them alike: in an order that the schema defines, of a type whose
-values pyarrow returns as they were written, and without NaN in the chunk. The format leaves NaN out of the bounds, so that
-readers which take NaN for the greatest number, as DataFusion does, would drop pages that hold one. INT96 has no order.
+Bounds are written only if every reader understands them alike: in an order that the schema defines, of a type
+whose values pyarrow returns as they were written, and without NaN in the chunk. The format leaves NaN out of
+the bounds, so that readers which take NaN for the greatest number, as DataFusion does, would drop pages that
+hold one. INT96 has no order.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from accel.decode.arrow import projected_schema
-from accel.decode.columns import decode_columns
+from accel.decode.columns import StoredRowGroup, decode_columns
 from accel.decode.nested import count_levels
 from accel.errors import AccelError, ParquetFormatError
 from accel.format.model import ColumnOrder, Leaf, OffsetIndex, PageType, Physical, SchemaElement
@@ -299,7 +301,8 @@ class ChunkPageList:
         return OffsetIndex(self.offset, self.size, np.cumsum(rows) - rows)
 
     def locate_counted(self, levels: Int64s) -> OffsetIndex | None:
-        """Return the offset index, given the number of level values of each row; None if a page begins within a row."""
+        """Return the offset index, given the number of level values of each row; None if a page begins within
+        a row."""
         ends = np.cumsum(levels)
         stops = np.cumsum(self.num_values)
         if not len(ends) or not len(stops) or int(ends[-1]) != int(stops[-1]):
@@ -392,7 +395,8 @@ class PageIndexes:
 class PageIndexBuilder:
     """Builds the page indexes that a file lacks, chunk by chunk.
 
-    If some pages cannot be located, no offset index is added: readers expect them for all columns of a row group or none.
+    If some pages cannot be located, no offset index is added: readers expect them for all columns of a row
+    group or none.
     """
 
     def __init__(self, original: Original, source: Source, *, options: Options) -> None:
@@ -423,7 +427,8 @@ class PageIndexBuilder:
         return index
 
     def bounds_of(self, at: At, kind: pa.DataType) -> BoundsBuilder | None:
-        """Return a builder for the pages of a located chunk with values of type `kind`; None if it gets no bounds."""
+        """Return a builder for the pages of a located chunk with values of type `kind`; None if it gets no
+        bounds."""
         leaf = self.metadata.schema.leaves[at[1]]
         # A writer of one half alone may have had a reason.
         if at not in self.new or at in self.original.offset_bytes or self.unknown:
@@ -466,7 +471,8 @@ class PageIndexBuilder:
         return pages.locate(pages.num_rows, num_rows) or self._locate_counted(at, leaf, pages)
 
     def _locate_counted(self, at: At, leaf: Leaf, pages: ChunkPageList) -> OffsetIndex | None:
-        """Locate pages of version 1 inside lists, which do not say how many rows they hold, by decoding the chunk."""
+        """Locate pages of version 1 inside lists, which do not say how many rows they hold, by decoding the
+        chunk."""
         chunks, schema = self.metadata.chunks, self.metadata.schema
         num_rows = int(self.metadata.group_rows[at[0]])
         if int(chunks.end[at] - chunks.start[at]) > self.options.memory_limit // 4:
@@ -474,16 +480,13 @@ class PageIndexBuilder:
         whole = whole_chunk(self.source, self.metadata, at)
         try:
             [array] = decode_columns(
-                schema,
-                self.metadata.key_value,
-                chunks={leaf.ordinal: whole},
+                StoredRowGroup(
+                    self.source.name, at[0], schema, self.metadata.key_value, self.metadata.created_by
+                ),
+                {leaf.ordinal: whole},
                 rows=RowSelection.all(num_rows),
                 arrow_schema=projected_schema(schema, self.metadata.key_value, leaves=[leaf.ordinal]),
-                leaves=[leaf.ordinal],
-                path=self.source.name,
-                row_group=at[0],
                 memory_limit=self.options.memory_limit,
-                created_by=self.metadata.created_by,
                 verify_checksums=self.options.verify_checksums,
             )
             parts = array.chunks if isinstance(array, pa.ChunkedArray) else [array]

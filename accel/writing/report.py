@@ -66,7 +66,8 @@ def idle_warnings(indexes: Iterable[_Index], *, path: str | None = None) -> list
     place = "" if path is None else f"{path}: "
     return [
         f"{place}the {index.kind} index of {index.column} rules nothing out"
-        f"{'' if index.count == 1 else f' in {index.idle:,} of {index.count:,} row groups'}: {index.shortcoming}"
+        f"{'' if index.count == 1 else f' in {index.idle:,} of {index.count:,} row groups'}: "
+        f"{index.shortcoming}"
         for index in indexes
         if index.idle
     ]

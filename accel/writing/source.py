@@ -10,7 +10,7 @@ from typing import Protocol
 from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.metrics import Metrics
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
-from accel.store import io_loop
+from accel.runtime import io_loop
 from accel.store.client import Client
 from accel.store.location import Location
 from accel.store.request_errors import system_error
@@ -151,10 +151,10 @@ class RemoteSource:
         return [stash.get(key, memoryview(b"")) for key in keys]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, as nothing is open."""
 
 
-_ONE_FILE = "embed takes one file: call it for each of a directory or a pattern"
+_ONE_FILE = "`accel.embed_files` takes a directory; of a pattern, each file is given by itself"
 
 
 def open_local(path: str) -> LocalSource:
@@ -227,7 +227,7 @@ class BufferedSource:
         self._data = memoryview(b"")
 
     def read(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
-        """See `Source.read`."""
+        """Return exactly the bytes of each half-open range; see `Source.read`."""
         end = self._start + len(self._data)
         if all(self._start <= a and b <= end for a, b in ranges):
             return [self._data[a - self._start : b - self._start] for a, b in ranges]

@@ -1,5 +1,5 @@
-"""One pass over the columns of a file: each chunk is read and decoded once, for the places and bounds of its pages and for
-its indexes; then the new end of the file."""
+"""One pass over the columns of a file: each chunk is read and decoded once, for the places and bounds of its
+pages and for its indexes; then the new end of the file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def _ignore(count: int) -> None:
 
 
 class Survey:
-    """Reads the columns of a file, and builds its page indexes and the wanted indexes, whose bytes go into `scratch`."""
+    """Reads the columns of a file, and builds its page indexes and the wanted indexes, whose bytes go into
+    `scratch`."""
 
     def __init__(
         self,
@@ -256,7 +257,8 @@ class PreparedFile:
 def prepare(
     source: Source, indexes: Indexes, *, options: Options, counter: Counter | None = None
 ) -> PreparedFile:
-    """Read a file, build its indexes and its missing page indexes, and lay out its new end. Raises as `embed` does."""
+    """Read a file, build its indexes and its missing page indexes, and lay out its new end. Raises as `embed`
+    does."""
     begun = time.perf_counter()
     original = open_original(source, options=options)
     metadata = original.metadata

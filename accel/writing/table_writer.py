@@ -2,270 +2,57 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
+import itertools
 import os
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias, overload
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from accel.arrays import change_fields, integers, pack_bits, validity
-from accel.cache.freshness import PART_BYTES, put_object
-from accel.decode.dictionary_arrays import check_indices
+from accel.arrow_features import known_writer_options, require_writer_options
 from accel.errors import AccelError, StoreError
-from accel.format.domain import Domain, storage_type
-from accel.format.footer import ARROW_SCHEMA_KEY
+from accel.format.domain import storage_type
 from accel.options import KIB, Options, check_options
-from accel.predicate.kinds import Family, kind_of, native
-from accel.store import io_loop
-from accel.store.client import Connector
+from accel.predicate.kinds import native
+from accel.runtime import io_loop
+from accel.runtime.time_limits import check_time, time_limit
+from accel.store.clients import Connector
 from accel.store.local_store import write_beside
 from accel.store.location import Location, parse_url
 from accel.store.range_store import Writer
+from accel.store.writes import PART_BYTES, put_object
+from accel.writing.named_columns import find_column
+from accel.writing.partitioned import check_partition_columns, write_partitions
 from accel.writing.report import EmbedReport, warn_of_idle
+from accel.writing.row_streams import Rows, rows_of
+from accel.writing.sort_order import SortBy, read_ordering, sort_table, sorting_columns
 from accel.writing.source import LocalSource
+from accel.writing.storable import arrow_schema_pairs, refusals, storable
+from accel.writing.stored_footer import restore_footer
+from accel.writing.stored_types import StoredTypes
 from accel.writing.survey import PreparedFile, prepare, report_on
 from accel.writing.wanted import Indexes
 
 if TYPE_CHECKING:
-    from pyarrow.parquet import ParquetWriter, SortingColumn
+    from pyarrow.parquet import ParquetWriter
 
 __all__ = [
     "BloomColumns",
     "RowGroups",
-    "SortBy",
-    "SortKey",
     "arrow_schema_pairs",
     "bloom_options",
+    "check_writer_settings",
     "file_settings",
     "open_target",
     "parquet_writer",
-    "read_ordering",
-    "sort_table",
-    "sorting_columns",
     "storable",
     "write_table",
 ]
-
-# By id: extension types that are written in Python have no hash.
-_WITHOUT_VIEW = {pa.string_view().id: pa.large_string(), pa.binary_view().id: pa.large_binary()}
-_DECODED = {
-    pa.string().id: pa.large_string(),
-    pa.large_string().id: pa.large_string(),
-    pa.binary().id: pa.large_binary(),
-    pa.large_binary().id: pa.large_binary(),
-}
-"""The types of decoded dictionaries, whose values take more bytes than their entries."""
-
-
-def storable(table: pa.Table, *, dictionaries: bool = True) -> pa.Table:
-    """Return a table in types that pyarrow can sort, cut, count and write; without `dictionaries` all of them are decoded.
-
-    Views of text and binary become plain text and binary at any depth: pyarrow cannot take from views, nor from a
-    dictionary of them, nor count them, and cuts none inside a struct. Dictionaries inside structs that may be null are
-    decoded, because pyarrow does not count the nulls of the structs; so the order of their entries is lost. Dictionaries
-    with an entry for null are decoded, because pyarrow does not write them.
-    """
-    fields, columns = [], []
-    for field, column in zip(table.schema, table.columns, strict=True):
-        # In two steps: pyarrow cannot decode a dictionary of views.
-        without_views = _changed(field, _without_views).type
-        to = _changed(field.with_type(without_views), _decoded if dictionaries else _all_decoded).type
-        if pa.types.is_dictionary(to) and any(chunk.dictionary.null_count for chunk in column.chunks):
-            to = to.value_type
-        if pa.types.is_nested(to) and to != field.type:
-            column = check_indices(column)
-        for step in (without_views, to):
-            column = column if step == column.type else column.cast(step)
-        fields.append(field.with_type(to))
-        columns.append(column)
-    return pa.Table.from_arrays(columns, schema=pa.schema(fields, metadata=table.schema.metadata))
-
-
-def _without_views(kind: pa.DataType, *, in_nulls: bool) -> pa.DataType:
-    if pa.types.is_dictionary(kind):
-        entries = _without_views(kind.value_type, in_nulls=in_nulls)
-        return pa.dictionary(kind.index_type, entries, kind.ordered)
-    return _WITHOUT_VIEW.get(kind.id, kind)
-
-
-def _decoded(kind: pa.DataType, *, in_nulls: bool) -> pa.DataType:
-    return _DECODED.get(kind.value_type.id, kind) if in_nulls and pa.types.is_dictionary(kind) else kind
-
-
-def _all_decoded(kind: pa.DataType, *, in_nulls: bool) -> pa.DataType:
-    return _DECODED.get(kind.value_type.id, kind.value_type) if pa.types.is_dictionary(kind) else kind
-
-
-class _Change(Protocol):
-    """Changes a type without inner types; `in_nulls` says that it is inside a struct that may be null."""
-
-    def __call__(self, kind: pa.DataType, *, in_nulls: bool) -> pa.DataType: ...
-
-
-def _changed(field: pa.Field, change: _Change, *, in_nulls: bool = False) -> pa.Field:
-    """Return a field with its innermost types changed."""
-    kind = field.type
-    in_nulls = in_nulls or bool(field.nullable and pa.types.is_struct(kind))
-
-    def inside(part: pa.Field) -> pa.Field:
-        return _changed(part, change, in_nulls=in_nulls)
-
-    to = change_fields(kind, inside, keys=inside)
-    return field.with_type(change(kind, in_nulls=in_nulls) if to is None else to)
-
-
-def arrow_schema_pairs(original: pa.Schema, names: Sequence[str]) -> dict[str | bytes, bytes]:
-    """Return the key-value pairs that pyarrow would write for a table of a schema with these column names."""
-    fields = [field.with_name(name) for field, name in zip(original, names, strict=True)]
-    schema = pa.schema(fields, metadata=original.metadata)
-    return {
-        **(original.metadata or {}),
-        ARROW_SCHEMA_KEY: base64.b64encode(schema.serialize().to_pybytes()),
-    }
-
-
-SortBy = str | Sequence[str | tuple[str, str]]
-
-_NAN = np.int64(0x7FF8 << 48)
-"""The bits of the NaN that Python, numpy and Arrow make."""
-_MAX = np.int64(2**63 - 1)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SortKey:
-    """A column to sort by."""
-
-    name: str
-    direction: str
-    """"ascending" or "descending"."""
-    leaf: int
-    """The number of its leaf in the file."""
-    values: pa.ChunkedArray
-    """Values that pyarrow sorts in the order of the column. pyarrow itself ignores narrow decimals among several keys,
-    sorts no half floats, dictionaries and UUIDs, puts NaN last in either direction, and takes -0.0 for 0.0."""
-    settled: bool
-    """Whether readers agree about the order: it has no NaN but the common one, which some put below all numbers."""
-
-
-def read_ordering(table: pa.Table, sort_by: SortBy) -> list[SortKey]:
-    """Return the columns that `sort_by` names.
-
-    Raises
-    ------
-    TypeError
-        `sort_by` is neither a column nor a list of columns and pairs of a column and a direction.
-    ValueError
-        A column does not exist, or its type has no order; a direction is neither of the two.
-    """
-    keys = []
-    for name, direction in _pairs(sort_by):
-        at = table.schema.get_field_index(name)
-        if at < 0:
-            raise ValueError(f"sort_by: no column {name!r}, or more than one")
-        if direction not in ("ascending", "descending"):
-            raise ValueError(f"sort_by: {direction!r} is neither ascending nor descending")
-        kind = kind_of(table.schema.field(at).type)
-        if kind.domain is Domain.NONE and kind.family is not Family.NULL:
-            raise ValueError(
-                f"sort_by: column {name!r} is of type {table.schema.field(at).type}, which has no order"
-            )
-        leaf = sum(_count_leaves(field.type) for field in list(table.schema)[:at])
-        keys.append(_key(name, direction, leaf, table.column(at)))
-    return keys
-
-
-def _pairs(sort_by: SortBy) -> list[tuple[str, str]]:
-    given = [sort_by] if isinstance(sort_by, str) else sort_by
-    if not isinstance(given, Sequence):
-        raise _no_columns(sort_by)
-    pairs = []
-    for each in given:
-        match each:
-            case str():
-                pairs.append((each, "ascending"))
-            case [str() as name, str() as direction]:
-                pairs.append((name, direction))
-            case _:
-                raise _no_columns(sort_by)
-    return pairs
-
-
-def _no_columns(sort_by: object) -> TypeError:
-    return TypeError(
-        f'sort_by is a column, or a list of columns and pairs ("a", "descending"), not {sort_by!r}'
-    )
-
-
-def _count_leaves(kind: pa.DataType) -> int:
-    kind = storage_type(kind)
-    if not pa.types.is_nested(kind):
-        return 1
-    return sum(_count_leaves(kind.field(i).type) for i in range(kind.num_fields))
-
-
-def _key(name: str, direction: str, leaf: int, column: pa.ChunkedArray) -> SortKey:
-    parts, settled = [], True
-    for chunk in column.chunks or [pa.nulls(0, column.type)]:
-        values = native(_stored(chunk))
-        if pa.types.is_floating(values.type):
-            values, common = _ranks(values)
-            settled = settled and common
-        parts.append(values)
-    return SortKey(name, direction, leaf, pa.chunked_array(parts), settled)
-
-
-def _stored(array: pa.Array) -> pa.Array:
-    """Return the values that the file stores of an extension array: bytes for UUIDs, numbers for booleans of a byte."""
-    while isinstance(array.type, pa.BaseExtensionType):
-        array = array.storage
-    return array
-
-
-def _ranks(values: pa.Array) -> tuple[pa.Array, bool]:
-    """Return integers in the order of doubles, -0.0 before 0.0 and NaN last, and whether all NaN are the common one."""
-    numbers = integers(values)
-    bits = numbers.view(np.int64)
-    valid = validity(values)
-    nan = np.isnan(numbers) & valid
-    ranks = np.where(nan, _MAX, bits ^ ((bits >> 63) & _MAX))
-    nulls = None if bool(valid.all()) else pack_bits(valid)
-    ranked = pa.Array.from_buffers(pa.int64(), len(ranks), [nulls, pa.py_buffer(ranks)])
-    return ranked, bool((bits[nan] == _NAN).all())
-
-
-def sort_table(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
-    """Return the rows in the order of the keys, nulls last; the sort is stable."""
-    if not keys:
-        return table
-    names = [str(turn) for turn in range(len(keys))]
-    values = pa.Table.from_arrays([key.values for key in keys], names=names)
-    # pyarrow puts nulls last.
-    ordering = [(name, key.direction) for name, key in zip(names, keys, strict=True)]
-    return table.take(pc.sort_indices(values, sort_keys=ordering))
-
-
-def sorting_columns(keys: Sequence[SortKey], pyarrow_options: Mapping[str, Any]) -> list[SortingColumn]:
-    """Return the order that the file declares: the keys up to the first whose order readers disagree about."""
-    import pyarrow.parquet as pq
-
-    declared: list[SortingColumn] = []
-    for key in keys:
-        if not key.settled:
-            break
-        declared.append(
-            pq.SortingColumn(key.leaf, descending=key.direction == "descending", nulls_first=False)
-        )
-        if pyarrow_options.get("allow_truncated_timestamps"):
-            # Truncated timestamps may become equal, and then the next keys are out of order.
-            break
-    return declared
 
 
 BloomColumns = Sequence[str] | Mapping[str, float]
@@ -277,8 +64,8 @@ _CHANCE = 0.01
 def bloom_options(table: pa.Table, blooms: BloomColumns, *, row_group_size: int) -> dict[str, dict[str, Any]]:
     """Return the option `bloom_filter_options` of pyarrow's writer.
 
-    A filter covers one row group, so it is sized by the most distinct values of a row group. By default pyarrow assumes a
-    million, which costs megabytes per column.
+    A filter covers one row group, so it is sized by the most distinct values of a row group. By default
+    pyarrow assumes a million, which costs megabytes per column.
 
     Raises
     ------
@@ -292,9 +79,7 @@ def bloom_options(table: pa.Table, blooms: BloomColumns, *, row_group_size: int)
         raise TypeError(f"blooms is a list of columns, or a mapping of them to chances, not {blooms!r}")
     found: dict[str, dict[str, Any]] = {}
     for name in names:
-        at = table.schema.get_field_index(name)
-        if at < 0:
-            raise ValueError(f"blooms: no column {name!r}, or more than one")
+        at = find_column(name, table.schema, "blooms")
         kind = storage_type(table.schema.field(at).type)
         if pa.types.is_boolean(kind) or pa.types.is_nested(kind) or pa.types.is_null(kind):
             raise ValueError(f"blooms: column {name!r} is of type {kind}, which can have no bloom filter")
@@ -318,7 +103,8 @@ def _most_distinct(column: pa.ChunkedArray, row_group_size: int) -> int:
 _PAGE_ROWS = 10_000
 _PAGE_BYTES = 256 * KIB
 _BATCH_ROWS = 256
-"""pyarrow checks the size of a page once per batch: with its default of 1024, pages of wide texts grow far beyond."""
+"""pyarrow checks the size of a page once per batch: with its default of 1024, pages of wide texts grow far
+beyond."""
 _GROUP_ROWS = 1_048_576
 _COUNTS = ("max_rows_per_page", "write_batch_size")
 """Options of pyarrow that are numbers of rows; it never ends if one is below 1."""
@@ -330,63 +116,95 @@ class ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
+RowSource: TypeAlias = "pa.Table | ArrowStream | Iterable[pa.RecordBatch | pa.Table]"
+"""What `write_table` takes."""
+
+
+@overload
 def write_table(
-    table: pa.Table | ArrowStream,
+    table: RowSource, path: str | os.PathLike[str], *, partition_by: None = None, **more: Any
+) -> EmbedReport: ...
+
+
+@overload
+def write_table(
+    table: RowSource, path: str | os.PathLike[str], *, partition_by: str | Sequence[str], **more: Any
+) -> list[EmbedReport]: ...
+
+
+def write_table(
+    table: RowSource,
     path: str | os.PathLike[str],
     *,
     indexes: Indexes | None = None,
     sort_by: SortBy | None = None,
     blooms: BloomColumns | None = None,
-    page_rows: int = _PAGE_ROWS,
+    partition_by: str | Sequence[str] | None = None,
+    page_rows: int | None = None,
     row_group_size: int = _GROUP_ROWS,
     storage_options: Mapping[str, Any] | None = None,
     store: object | None = None,
     options: Options | None = None,
+    timeout: float | None = None,
     **pyarrow_options: Any,
-) -> EmbedReport:
-    """Write a table as one Parquet file.
+) -> EmbedReport | list[EmbedReport]:
+    """Write rows as one Parquet file, or with `partition_by` as one for each partition.
 
-    By default the file has what a selective reader needs: statistics, a page index, and small pages, of at most 10,000
-    rows and about 256 KiB before compression, so that reading one row costs little.
+    By default a file has what a selective reader needs: statistics, a page index, and small pages, of at most
+    10,000 rows and about 256 KiB before compression, so that reading one row costs little. Of a stream no
+    more than a row group is in memory, and the row group ends after 128 MiB of Arrow; `sort_by` and `blooms`
+    need all rows at once (`accel.optimize` sorts what does not fit into memory).
 
     Parameters
     ----------
-    table : pyarrow.Table, or any other Arrow stream
-        The rows to write. A data frame of pandas or Polars is an Arrow stream, too.
+    table : pyarrow.Table, any other Arrow stream, or an iterable of record batches or tables
+        The rows to write. A data frame of pandas or Polars is an Arrow stream, too, and so are a
+        `pyarrow.RecordBatchReader`, a query of DuckDB and an `accel.Scan`; a generator of record batches is
+        an iterable. The columns of a scan are stored as its files store them: INT96 as INT96, not as the
+        nanoseconds that it is read to.
     path : str or PathLike
-        A local path, or a URL of a store that can be written to. A file of that name is replaced once all is written;
-        readers see the old file or the new one.
+        A local path, or a URL of a store that can be written to. A file of that name is replaced once all is
+        written; readers see the old file or the new one. With `partition_by`, a directory.
     indexes : mapping, optional
         As for `accel.embed`.
     sort_by : str or sequence, optional
-        A column, or columns and (column, "ascending" | "descending") pairs, by which the table is sorted before it is
-        written. The file declares the order. Nulls come last, NaN is the greatest number.
+        A column, or columns and (column, "ascending" | "descending") pairs, by which the rows are sorted
+        before they are written. The file declares the order. Nulls come last, NaN is the greatest number.
     blooms : sequence of str or mapping, optional
-        Columns that get Parquet's own bloom filters, sized by the distinct values of the data; a mapping gives the
-        false positive chance of each, e.g. {"user": 0.01}.
-    page_rows : int
-        The most rows of a data page.
+        Columns that get Parquet's own bloom filters, sized by the distinct values of the data; a mapping
+        gives the false positive chance of each, e.g. {"user": 0.01}. Needs pyarrow 24.
+    partition_by : str or sequence of str, optional
+        Columns of text, integers, dates or booleans whose values name directories, `year=2024/month=1/`, and
+        that are not in the files. A null is `__HIVE_DEFAULT_PARTITION__`. Files that are there already stay;
+        the new ones have names of their own, and appear one by one, each whole.
+    page_rows : int, optional
+        The most rows of a data page, by default 10,000. Needs pyarrow 23; before, pages are limited by bytes
+        alone.
     row_group_size : int
         The most rows of a row group.
     storage_options, store, options
         As for `accel.scan`.
+    timeout : float, optional
+        Seconds after which the call ends with ScanTimeoutError; `path` is then as it was, or written whole.
     **pyarrow_options
-        Options of `pyarrow.parquet.ParquetWriter`, which override the defaults. Without `write_page_index` accel adds the
-        page index itself.
+        Options of `pyarrow.parquet.ParquetWriter`, which override the defaults. Without `write_page_index`
+        accel adds the page index itself.
 
     Returns
     -------
-    EmbedReport
-        The size of the file, its indexes, and warnings.
+    EmbedReport, or list of EmbedReport
+        The size of the file, its indexes, and warnings; with `partition_by` of each file.
 
     Raises
     ------
     TypeError
-        `table` is no Arrow stream, a number of rows is not a whole number, a column is not named by text, `indexes` does
-        not map columns to kinds, or pyarrow has no such option.
+        `table` is no Arrow stream, a number of rows is not a whole number, a column is not named by text,
+        `indexes` does not map columns to kinds, or pyarrow has no such option.
     ValueError
-        A column of `sort_by` or `blooms` does not exist, has no order, or cannot have a bloom filter; there is no such
-        kind or level of index; pyarrow cannot write a type, or not in that encoding or compression.
+        A column of `sort_by`, `blooms` or `partition_by` does not exist, has no order, cannot have a bloom
+        filter, or names no directory; there is no such kind or level of index; the parts of an iterable
+        differ; pyarrow cannot write a type, or not in that encoding or compression; a setting needs a later
+        pyarrow than the installed one.
     ColumnNotFoundError, SchemaMismatchError
         The column of an index does not exist, or cannot have it.
     MemoryLimitError
@@ -404,46 +222,160 @@ def write_table(
     Examples
     --------
     >>> accel.write_table(table, "flights.parquet", sort_by="carrier", indexes={"flight": "bitmap"})
+    >>> accel.write_table(reader, "s3://bucket/flights/", partition_by=["year", "month"])  # doctest: +SKIP
     """
-    given = _as_table(table)
+    check_writer_settings(page_rows=page_rows, blooms=blooms, pyarrow_options=pyarrow_options)
+    page_rows = _PAGE_ROWS if page_rows is None else page_rows
     counts = {name: pyarrow_options[name] for name in _COUNTS if pyarrow_options.get(name) is not None}
     _check_rows(page_rows=page_rows, row_group_size=row_group_size, **counts)
     location = parse_url(path, in_store=store is not None)
-    if location.path.endswith("/") or not location.path:
+    is_directory = location.path.endswith("/") or not location.path
+    if is_directory and partition_by is None:
         raise StoreError("the target is a directory", path=str(location), hint="name a file")
     options = check_options(options)
     connector = Connector(storage_options=storage_options, store=store, options=options)
     # Credentials must not stay in the variables of a frame that a traceback may show.
     del path, storage_options, store
-    table = storable(given)
-    keys = [] if sort_by is None else read_ordering(table, sort_by)
-    table = sort_table(table, keys)
-    settings = file_settings(page_rows=page_rows)
-    if declared := sorting_columns(keys, pyarrow_options):
-        settings["sorting_columns"] = declared
-    if blooms is not None:
-        settings["bloom_filter_options"] = bloom_options(table, blooms, row_group_size=row_group_size)
-    with open_target(location, connector) as file:
-        rows = RowGroups(file, table.schema, {**settings, **pyarrow_options}, original=given.schema)
-        rows.write(table, row_group_size=row_group_size)
-        prepared = rows.finish({} if indexes is None else indexes, name=str(location), options=options)
-    report = report_on(prepared, path=str(location), written=True)
-    warn_of_idle(report)
-    return report
-
-
-def _as_table(data: Any) -> pa.Table:
-    if isinstance(data, pa.Table):
-        return data
-    if not hasattr(data, "__arrow_c_stream__"):
-        raise TypeError(
-            f"the first argument is the pyarrow.Table to write, not a {type(data).__name__}; "
-            "pa.table(...) makes one of a dict of columns"
+    with time_limit(timeout, location):
+        call = _Call(
+            connector=connector,
+            location=location,
+            indexes={} if indexes is None else indexes,
+            sort_by=sort_by,
+            blooms=blooms,
+            settings=file_settings(page_rows=page_rows),
+            row_group_size=row_group_size,
+            pyarrow_options=pyarrow_options,
+            options=options,
         )
-    try:
-        return pa.table(data)
-    except pa.ArrowInvalid as error:  # an array, such as a series
-        raise TypeError(f"a {type(data).__name__} is no Arrow stream of a table: {error}") from error
+        if partition_by is None:
+            report = call.write(rows_of(table))
+            warn_of_idle(report)
+            return report
+        reports = call.write_partitions(rows_of(table), partition_by)
+        for each in reports:
+            warn_of_idle(each)
+        return reports
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    """One call of `write_table`, whose arguments are checked."""
+
+    connector: Connector
+    location: Location
+    indexes: Indexes
+    sort_by: SortBy | None
+    blooms: BloomColumns | None
+    settings: dict[str, Any]
+    row_group_size: int
+    pyarrow_options: Mapping[str, Any]
+    options: Options
+
+    def write(self, rows: Rows) -> EmbedReport:
+        """Write all rows as one file."""
+        rows = rows.without(())
+        settings, tables = self._order(rows)
+        if rows.streams:
+            tables = rows.groups(self.row_group_size)
+        with self._open(self.location, rows, settings) as file:
+            for table in tables:
+                check_time()
+                file.write(table)
+            return file.finish()
+
+    def write_partitions(self, rows: Rows, by: str | Sequence[str]) -> list[EmbedReport]:
+        """Write each partition as a file of its own."""
+        names = check_partition_columns(rows.schema, by)
+        # Whoever writes with them has files of other names.
+        name = f"part-{os.urandom(8).hex()}"
+        numbers = itertools.count()
+        rows = rows.without(names)
+        settings, tables = self._order(rows)
+        base = self.location.path.rstrip("/")
+
+        @contextlib.contextmanager
+        def open_file(directory: str) -> Iterator[_OpenFile]:
+            path = f"{base}/{directory}{name}-{next(numbers)}.parquet".lstrip("/")
+            location = replace(self.location, path=path)
+            if location.scheme == "file":
+                os.makedirs(os.path.dirname(f"/{path}"), exist_ok=True)
+            with self._open(location, rows, settings) as file:
+                yield file
+
+        return write_partitions(tables, names, row_group_size=self.row_group_size, open_file=open_file)
+
+    def _order(self, rows: Rows) -> tuple[dict[str, Any], Iterator[pa.Table]]:
+        """Return the options of pyarrow's writer, and the rows in their order, as they come."""
+        settings = dict(self.settings)
+        if self.sort_by is None and self.blooms is None and rows.streams:
+            return {**settings, **self.pyarrow_options}, rows.tables
+        gone = set(rows.names) - set(rows.schema.names)
+        collected = rows.collect()
+        table = plain = rows.in_files(collected)
+        if gone:
+            # The columns that name directories are sorted along.
+            beside = storable(collected.select([name for name in rows.names if name in gone]))
+            for name, column in zip(beside.column_names, beside.columns, strict=True):
+                table = table.append_column(name, column)
+        if self.sort_by is not None:
+            keys = read_ordering(plain, self.sort_by)
+            table = sort_table(table, keys)
+            if declared := sorting_columns(keys, self.pyarrow_options):
+                settings["sorting_columns"] = declared
+        if self.blooms is not None:
+            size = self.row_group_size
+            settings["bloom_filter_options"] = bloom_options(plain, self.blooms, row_group_size=size)
+        return {**settings, **self.pyarrow_options}, iter((table,))
+
+    @contextlib.contextmanager
+    def _open(self, location: Location, rows: Rows, settings: Mapping[str, Any]) -> Iterator[_OpenFile]:
+        with open_target(location, self.connector) as file:
+            opened = _OpenFile(self, location, rows, settings, file)
+            try:
+                yield opened
+            except BaseException:
+                opened.give_up()
+                raise
+
+
+class _OpenFile:
+    """A file of a call that takes rows."""
+
+    def __init__(
+        self, call: _Call, location: Location, rows: Rows, settings: Mapping[str, Any], file: BinaryIO
+    ) -> None:
+        self._call = call
+        self._name = str(location)
+        self._rows = rows
+        self._settings = settings
+        self._file = file
+        self._groups: RowGroups | None = None
+
+    def write(self, table: pa.Table) -> None:
+        """Write rows, as row groups."""
+        self._write(table)
+
+    def _write(self, table: pa.Table) -> RowGroups:
+        table, rows = self._rows.in_files(table), self._rows
+        groups = self._groups
+        if groups is None:
+            groups = self._groups = RowGroups(
+                self._file, table.schema, self._settings, original=rows.original, stored=rows.stored
+            )
+        groups.write(table, row_group_size=self._call.row_group_size)
+        return groups
+
+    def finish(self) -> EmbedReport:
+        """Write the footer and the indexes."""
+        groups = self._groups or self._write(self._rows.schema.empty_table())
+        prepared = groups.finish(self._call.indexes, name=self._name, options=self._call.options)
+        return report_on(prepared, path=self._name, written=True)
+
+    def give_up(self) -> None:
+        """Write no more."""
+        if self._groups is not None:
+            self._groups.close()
 
 
 def _check_rows(**given: Any) -> None:
@@ -454,25 +386,40 @@ def _check_rows(**given: Any) -> None:
             raise ValueError(f"{name} is a number of rows above 0 and below 2**63, not {rows!r}")
 
 
+def check_writer_settings(
+    *, page_rows: int | None, blooms: BloomColumns | None, pyarrow_options: Mapping[str, Any]
+) -> None:
+    """Raise ValueError for a setting that needs a later pyarrow than the installed one."""
+    required = {option: option for option in pyarrow_options}
+    if page_rows is not None:
+        required["max_rows_per_page"] = "page_rows"
+    if blooms:
+        required["bloom_filter_options"] = "blooms"
+    require_writer_options(required)
+
+
 def parquet_writer(
     sink: Any, schema: pa.Schema, *, page_rows: int = _PAGE_ROWS, **pyarrow_options: Any
 ) -> ParquetWriter:
-    """Return pyarrow's writer with the layout of `write_table`, for rows that come in parts and are as they are stored."""
+    """Return pyarrow's writer with the layout of `write_table`, for rows that come in parts and are as they
+    are stored."""
     import pyarrow.parquet as pq
 
     return pq.ParquetWriter(sink, schema, **{**file_settings(page_rows=page_rows), **pyarrow_options})
 
 
 def file_settings(*, page_rows: int = _PAGE_ROWS) -> dict[str, Any]:
-    """Return the options of pyarrow's writer by default."""
-    return {
-        "compression": "zstd",
-        "write_page_index": True,
-        "write_statistics": True,
-        "max_rows_per_page": page_rows,
-        "data_page_size": _PAGE_BYTES,
-        "write_batch_size": _BATCH_ROWS,
-    }
+    """Return the options of pyarrow's writer by default, as far as it has them."""
+    return known_writer_options(
+        {
+            "compression": "zstd",
+            "write_page_index": True,
+            "write_statistics": True,
+            "max_rows_per_page": page_rows,
+            "data_page_size": _PAGE_BYTES,
+            "write_batch_size": _BATCH_ROWS,
+        }
+    )
 
 
 class RowGroups:
@@ -488,19 +435,35 @@ class RowGroups:
         Options of pyarrow's writer.
     original : pyarrow.Schema
         What readers of Arrow find.
+    stored : StoredTypes, optional
+        What the footer says that pyarrow does not write.
     """
 
     def __init__(
-        self, file: BinaryIO, schema: pa.Schema, settings: Mapping[str, Any], *, original: pa.Schema
+        self,
+        file: BinaryIO,
+        schema: pa.Schema,
+        settings: Mapping[str, Any],
+        *,
+        original: pa.Schema,
+        stored: StoredTypes | None = None,
     ) -> None:
         import pyarrow.parquet as pq
 
         self._file = file
-        restored = schema != original and settings.get("store_schema", True)
-        self._restored = original if restored else None
-        if restored:
+        self._stored = stored
+        stores = settings.get("store_schema", True if stored is None else stored.arrow_schema)
+        self._pairs: dict[str | bytes, bytes] = {}
+        if stored is not None:
+            settings = stored.writer_settings(settings)
+        if stored is not None:
+            self._pairs = replace(stored, arrow_schema=bool(stores)).key_value()
+        elif stores and schema != original:
+            self._pairs = arrow_schema_pairs(original, original.names)
+        if stored is not None or self._pairs:
             settings = {**settings, "store_schema": False}
-        with _refusals():
+            schema = schema.remove_metadata()
+        with refusals():
             self._writer = pq.ParquetWriter(pa.PythonFile(file, mode="w"), schema, **settings)
 
     def write(self, table: pa.Table, *, row_group_size: int) -> None:
@@ -515,13 +478,13 @@ class RowGroups:
     def finish(self, indexes: Indexes, *, name: str, options: Options) -> PreparedFile:
         """Write the footer, and the indexes; `name` is that of the file in errors."""
         with self._refusing():
-            if self._restored is not None:
-                self._writer.add_key_value_metadata(
-                    arrow_schema_pairs(self._restored, self._writer.schema.names)
-                )
+            if self._pairs:
+                self._writer.add_key_value_metadata(self._pairs)
             self._writer.close()
         file = self._file
         file.flush()
+        if self._stored is not None:
+            restore_footer(file, self._stored)
         # A second handle, because reading and writing have a position each.
         source = LocalSource(name, os.dup(file.fileno()), found=os.fstat(file.fileno()))
         try:
@@ -542,35 +505,11 @@ class RowGroups:
     @contextlib.contextmanager
     def _refusing(self) -> Iterator[None]:
         try:
-            with _refusals():
+            with refusals():
                 yield
         except BaseException:
             self.close()
             raise
-
-
-@contextlib.contextmanager
-def _refusals() -> Iterator[None]:
-    """Turn the errors of pyarrow about a table or its options into errors in the words of the caller."""
-    try:
-        yield
-    except TypeError as error:  # it names a function of the C layer
-        raise TypeError(str(error).replace("__cinit__()", "pyarrow.parquet.ParquetWriter")) from None
-    except NotImplementedError as error:
-        raise _unwritable(error) from error
-    except OSError as error:
-        # Errors of the operating system have a number, those of Parquet have none.
-        if error.errno is not None or isinstance(error, AccelError):
-            raise
-        raise _unwritable(error) from error
-    except pa.ArrowException as error:
-        if type(error) is not pa.ArrowException:
-            raise
-        raise _unwritable(error) from error
-
-
-def _unwritable(error: Exception) -> ValueError:
-    return ValueError(f"pyarrow cannot write this table: {error}")
 
 
 @contextlib.contextmanager

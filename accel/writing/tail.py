@@ -2,8 +2,8 @@
 
 Sources: parquet-format `parquet.thrift` (FileMetaData, RowGroup, ColumnChunk, KeyValue, ColumnOrder).
 
-The footer is not decoded and encoded again: the fields that stay are copied as bytes, whether accel reads them or not, so
-that memory and risk stay small.
+The footer is not decoded and encoded again: the fields that stay are copied as bytes, whether accel reads
+them or not, so that memory and risk stay small.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from accel.format.model import FileMetadata
 from accel.format.page_index import chunk_offset_index, parse_column_index
 from accel.format.thrift import (
     BINARY,
-    FALSE,
     I32,
     I64,
     LIST,
@@ -44,6 +43,8 @@ from accel.format.thrift import (
     ThriftReader,
     encode_list_header,
     encode_zigzag,
+    field_spans,
+    join_spans,
     write_struct,
 )
 from accel.planning.opening import MOST_TAIL
@@ -91,7 +92,7 @@ def edit_footer(
     reader = ThriftReader(footer)
     fields: list[tuple[int, int, bytes]] = []
     try:
-        for number, ctype, start in _spans(reader):
+        for number, ctype, start in field_spans(reader):
             if number == _ROW_GROUPS and ctype == LIST:
                 value = _edit_groups(ThriftReader(footer, start, end=reader.pos), places)
             elif number == _KEY_VALUE and ctype == LIST:
@@ -113,15 +114,7 @@ def edit_footer(
         )
     if len({number for number, _, _ in fields}) != len(fields):
         raise ParquetFormatError("a field stands in the footer twice", place="footer")
-    return _struct(sorted(fields, key=lambda entry: entry[0]))
-
-
-def _spans(reader: ThriftReader) -> Iterator[tuple[int, int, int]]:
-    """Yield (field id, type, start) of each field of a struct, with the reader behind its value."""
-    for number, ctype in reader.fields():
-        start = reader.pos
-        reader.skip(ctype)
-        yield number, ctype, start
+    return join_spans(sorted(fields, key=lambda entry: entry[0]))
 
 
 def _edit_groups(reader: ThriftReader, places: Int64s) -> bytes:
@@ -133,13 +126,13 @@ def _edit_groups(reader: ThriftReader, places: Int64s) -> bytes:
     out = [encode_list_header(STRUCT, size)]
     for group in range(size):
         fields: list[tuple[int, int, bytes]] = []
-        for number, ctype, start in _spans(reader):
+        for number, ctype, start in field_spans(reader):
             value = bytes(reader.buf[start : reader.pos])
             if number == _COLUMNS and ctype == LIST:
                 rows = [column[group] for column in table]
                 value = _edit_chunks(ThriftReader(reader.buf, start, end=reader.pos), rows, leaves)
             fields.append((number, ctype, value))
-        out.append(_struct(fields))
+        out.append(join_spans(fields))
     return b"".join(out)
 
 
@@ -151,14 +144,14 @@ def _edit_chunks(reader: ThriftReader, places: list[list[int]], leaves: int) -> 
     for leaf in range(size):
         fields = [
             (number, ctype, bytes(reader.buf[start : reader.pos]))
-            for number, ctype, start in _spans(reader)
+            for number, ctype, start in field_spans(reader)
             if number not in _PLACES
         ]
         for first, (offset, length) in ((4, (places[0], places[1])), (6, (places[2], places[3]))):
             if offset[leaf] > 0:
                 fields.append((first, I64, encode_zigzag(offset[leaf])))
                 fields.append((first + 1, I32, encode_zigzag(length[leaf])))
-        out.append(_struct(sorted(fields, key=lambda entry: entry[0])))
+        out.append(join_spans(sorted(fields, key=lambda entry: entry[0])))
     return b"".join(out)
 
 
@@ -167,7 +160,7 @@ def _edit_pairs(reader: ThriftReader, changes: Mapping[str, bytes | None]) -> by
     for _ in range(reader.list_of(STRUCT)):
         begin = reader.pos
         key = None
-        for number, ctype, start in _spans(reader):
+        for number, ctype, start in field_spans(reader):
             if number == 1 and ctype == BINARY:
                 key = ThriftReader(reader.buf, start, end=reader.pos).text()
         if key not in changes:
@@ -177,22 +170,6 @@ def _edit_pairs(reader: ThriftReader, changes: Mapping[str, bytes | None]) -> by
             raw = name.encode("utf-8", "surrogateescape")
             pairs.append(write_struct({1: (BINARY, raw), 2: (BINARY, value)}))
     return encode_list_header(STRUCT, len(pairs)) + b"".join(pairs)
-
-
-def _struct(fields: list[tuple[int, int, bytes]]) -> bytes:
-    out = bytearray()
-    last = 0
-    for number, ctype, value in fields:
-        if 0 < number - last <= 15:
-            out.append((number - last) << 4 | ctype)
-        else:
-            out.append(ctype)
-            out += encode_zigzag(number)
-        last = number
-        if ctype > FALSE:
-            out += value
-    out.append(0)
-    return bytes(out)
 
 
 _REPRODUCIBLE = "SOURCE_DATE_EPOCH"
@@ -212,7 +189,8 @@ class _PlacedIndex:
 def _footer_keys(
     metadata: FileMetadata, placed: Sequence[_PlacedIndex], *, retained: Sequence[Entry]
 ) -> dict[str, bytes | None]:
-    """Return the footer keys to set, or to remove (None). `retained` are entries of earlier indexes that stay."""
+    """Return the footer keys to set, or to remove (None). `retained` are entries of earlier indexes that
+    stay."""
     pairs: dict[str, bytes | None] = {TOC_KEY: None}
     for each in placed:
         if each.index.wanted.kind is None:
@@ -251,12 +229,11 @@ def _entry(placed: _PlacedIndex) -> Entry:
 
 
 def _head_of(index: BuiltIndex) -> bytes | None:
-    """Return the head of an index, by which a reader finds the other parts; None for kinds that are read as a whole."""
-    head_bytes = getattr(index.wanted.kind, "head_bytes", None)
-    if head_bytes is None:
-        return None
-    first = next(index.data.pieces())  # a head is stored in one piece
-    return bytes(first[: head_bytes(first)])
+    """Return the head of an index, by which a reader finds the other parts; None for kinds that are read as a
+    whole."""
+    first = next(index.data.pieces(), b"")  # a head is stored in one piece
+    length = None if index.wanted.kind is None else index.wanted.kind.head_bytes(first)
+    return None if length is None else bytes(first[:length])
 
 
 def _covered(index: BuiltIndex) -> tuple[CoveredColumn, ...]:
@@ -286,7 +263,8 @@ def _check_entries(metadata: FileMetadata, tail: NewTail, built: Sequence[BuiltI
 
 
 def _earlier_entries(metadata: FileMetadata) -> tuple[Entry, ...]:
-    """Return the entries of accel's earlier indexes; none if the table of contents is damaged, so that they stay."""
+    """Return the entries of accel's earlier indexes; none if the table of contents is damaged, so that they
+    stay."""
     try:
         toc = parse_toc(metadata)
     except IndexFormatError:
@@ -295,7 +273,8 @@ def _earlier_entries(metadata: FileMetadata) -> tuple[Entry, ...]:
 
 
 def _retained_entries(metadata: FileMetadata, *, idx1: bool) -> tuple[Entry, ...]:
-    """Return the entries that stay: the IDX1, unless a new one is written, because the entry names its column."""
+    """Return the entries that stay: the IDX1, unless a new one is written, because the entry names its
+    column."""
     offset = metadata.key_value.get(IDX1_KEY)
     entries = () if idx1 else _earlier_entries(metadata)
     return tuple(e for e in entries if e.kind == "idx1" and offset == str(e.offset).encode())
@@ -401,7 +380,8 @@ def make_tail(
 
 
 def _copy_heads(placed: Sequence[_PlacedIndex], at: int, room: int) -> tuple[list[_PlacedIndex], list[bytes]]:
-    """Return copies of the heads of large indexes, from `at` on, as far as there is room, and the indexes with their places."""
+    """Return copies of the heads of large indexes, from `at` on, as far as there is room, and the indexes
+    with their places."""
     out: list[_PlacedIndex] = []
     heads: list[bytes] = []
     for each in placed:
@@ -451,7 +431,8 @@ def verify_tail(tail: NewTail, original: FileMetadata, *, built: Sequence[BuiltI
 
 def _same(new: FileMetadata, old: FileMetadata) -> None:
     chunks, before = new.chunks, old.chunks
-    # Not the ends of chunks: for writers that leave out dictionary headers they are a guess, which the footer cuts off.
+    # Not the ends of chunks: for writers that leave out dictionary headers they are a guess, which the footer
+    # cuts off.
     names = (
         "start",
         "data_page_offset",

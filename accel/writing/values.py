@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from accel.arrays import whole
 from accel.decode.arrow import projected_schema
 from accel.decode.chunks import ChunkPages
-from accel.decode.columns import decode_columns
+from accel.decode.columns import StoredRowGroup, decode_columns
 from accel.decode.dictionary_arrays import Values
 from accel.errors import ColumnNotFoundError, MemoryLimitError, SchemaMismatchError
 from accel.format.model import FileMetadata, Leaf, OffsetIndex
@@ -22,6 +22,7 @@ from accel.indexes.kind import ChunkValues
 from accel.options import MIB, Options
 from accel.planning.pages import DICTIONARY_ENCODINGS
 from accel.planning.selection import RowSelection
+from accel.predicate.expr import quoted_path
 from accel.writing.original import At
 from accel.writing.source import Source
 
@@ -39,19 +40,23 @@ _PIECE_ROWS = 1 << 19
 
 
 def find_leaf(metadata: FileMetadata, column: str | tuple[str, ...]) -> Leaf:
-    """Return the leaf that a name, a dotted path or a tuple of names means; a top-level name wins over a field of a struct.
+    """Return the leaf that a name, a dotted path, one with names in double quotes, or a tuple of names means;
+    a top-level name wins over a field of a struct.
 
     Raises
     ------
     ColumnNotFoundError
         There is no such column.
     SchemaMismatchError
-        The column does not have one value per row, being a struct or inside a list, or there are several of that name.
+        The column does not have one value per row, being a struct or inside a list, or there are several of
+        that name.
     """
     schema = metadata.schema
     if isinstance(column, str):
         shown, names = column, column.split(".")
         paths = [(".".join(names[:cut]), *names[cut:]) for cut in range(len(names), 0, -1)]
+        quoted = quoted_path(column)
+        paths += [] if quoted is None else [quoted]
     else:
         shown, paths = ".".join(column), [column]
     for path in paths:
@@ -79,7 +84,7 @@ def _refuse_namesakes(metadata: FileMetadata, path: tuple[str, ...]) -> None:
         alike = [leaf for leaf in metadata.schema.leaves if leaf.path[:depth] == name]
         if len({(*leaf.ancestors, leaf.element)[depth - 1] for leaf in alike}) > 1:
             raise SchemaMismatchError(
-                f"the file has several columns named {'.'.join(name)!r}", hint="name others in indexes="
+                f"the file has several columns named {'.'.join(name)!r}", hint="name others in `indexes=`"
             )
 
 
@@ -148,7 +153,8 @@ class ColumnValues:
         return pa.dictionary(pa.int32(), found) if self.coded else found
 
     def read_runs(self, group: int, index: OffsetIndex | None) -> Iterator[ChunkValues]:
-        """Yield the values of one row group in order, a bounded run of whole pages at a time; all at once without an index.
+        """Yield the values of one row group in order, a bounded run of whole pages at a time; all at once
+        without an index.
 
         Raises
         ------
@@ -173,7 +179,8 @@ class ColumnValues:
             yield self._decode(group, pages, first, last, pages.first_rows - first)
 
     def _cuts(self, index: OffsetIndex, at: At) -> list[int]:
-        """Return the pages at which to cut: by stored bytes, or the bytes that they probably decode to, and by rows."""
+        """Return the pages at which to cut: by stored bytes, or the bytes that they probably decode to, and
+        by rows."""
         chunks = self.metadata.chunks
         expansion = max(1.0, int(chunks.uncompressed[at]) / max(1, int(chunks.compressed[at])) / 4)
         most = max(1, min(_PIECE_BYTES, self.options.memory_limit // 8))
@@ -201,18 +208,16 @@ class ColumnValues:
         self, group: int, pages: ChunkPages, start: int, stop: int, first_rows: Int64s
     ) -> ChunkValues:
         try:
+            metadata = self.metadata
             [array] = decode_columns(
-                self.metadata.schema,
-                self.metadata.key_value,
-                chunks={self.leaf.ordinal: pages},
+                StoredRowGroup(
+                    self.source.name, group, metadata.schema, metadata.key_value, metadata.created_by
+                ),
+                {self.leaf.ordinal: pages},
                 rows=RowSelection(np.array([start], np.int64), np.array([stop], np.int64)),
                 arrow_schema=self.arrow_schema,
-                leaves=[self.leaf.ordinal],
-                path=self.source.name,
-                row_group=group,
                 values=Values.INDEXED if self.coded else Values.DECODED,
                 memory_limit=self.options.memory_limit,
-                created_by=self.metadata.created_by,
                 verify_checksums=self.options.verify_checksums,
             )
         except SchemaMismatchError as error:
@@ -229,7 +234,7 @@ class ColumnValues:
                 f"the column's values come to more than {self.options.memory_limit} bytes",
                 path=self.source.name,
                 place=f"row group {group}, column {'.'.join(self.leaf.path)}",
-                hint="raise options.memory_limit, or write smaller pages",
+                hint="raise `options.memory_limit`, or write smaller pages",
             )
         return ChunkValues(join_parts(fields) if fields else pa.nulls(0, self.type), first_rows, stop - start)
 

@@ -11,6 +11,7 @@ from accel.format.model import FileMetadata, Leaf
 from accel.indexes.expressions import split_members
 from accel.indexes.kind import IndexKind, Level
 from accel.indexes.registry import find_kind, make_kind
+from accel.predicate.expr import quoted_path
 from accel.writing.values import find_leaf
 
 __all__ = ["IDX1", "Indexes", "WantedIndex", "read_wanted"]
@@ -19,9 +20,10 @@ IDX1 = "idx1"
 """The list of distinct values of DataFusion's example, found by the footer key `distinct_index_offset`."""
 
 Indexes = Mapping[str, Any]
-"""Column -> one index or a list of them; each is the name of a kind, a kind, or a pair of either and a level. In place of
-a column, a list of columns, expressions and tuples ("a, lower(s), (a, b)") is for kinds of several columns, and "*" for
-kinds that name their columns. A level is spelt with a space or, as on the command line, with a hyphen."""
+"""Column -> one index or a list of them; each is the name of a kind, a kind, or a pair of either and a level.
+In place of a column, a list of columns, expressions and tuples ("a, lower(s), (a, b)") is for kinds of
+several columns, and "*" for kinds that name their columns. A level is spelt with a space or, as on the
+command line, with a hyphen."""
 
 _BY_DEFAULT = (Level.PAGE, Level.ROW_RANGE, Level.ROW_GROUP, Level.FILE)
 _ITSELF = "*"
@@ -46,11 +48,11 @@ class WantedIndex:
         return IDX1 if self.kind is None else self.kind.name
 
     def covers(self) -> tuple[tuple[Leaf, str], ...]:
-        """Return the columns that an index of several covers, each with the expression over it; empty for others."""
-        covers = getattr(self.kind, "covers", None)
-        if covers is None or not self.leaves:
-            return tuple((leaf, "value") for leaf in self.leaves)
-        return tuple((self.leaves[at], of) for at, of in covers())
+        """Return the columns that an index of several covers, each with the expression over it; empty for
+        others."""
+        if self.kind is None or not self.leaves:
+            return ()
+        return tuple((self.leaves[at], of) for at, of in self.kind.covers())
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,8 @@ def read_wanted(indexes: Indexes, metadata: FileMetadata) -> tuple[WantedIndex, 
     ColumnNotFoundError, SchemaMismatchError
         A column does not exist, or does not have one value per row.
     TypeError, ValueError
-        The argument is no mapping; a kind does not exist, or lacks the level; there is an index, or IDX1, twice.
+        The argument is no mapping; a kind does not exist, lacks the level, or needs a package that is not
+        installed; there is an index, or IDX1, twice.
     """
     if not isinstance(indexes, Mapping):
         raise TypeError('indexes= maps columns to kinds: {"category": "distinct"}')
@@ -86,7 +89,7 @@ def read_wanted(indexes: Indexes, metadata: FileMetadata) -> tuple[WantedIndex, 
     if sum(index.kind is None for index in wanted) > 1:
         raise ValueError("a file can hold one idx1 index")
     seen = {
-        (index.leaf.ordinal, index.kind_name, index.level, getattr(index.kind, "members", ()))
+        (index.leaf.ordinal, index.kind_name, index.level, () if index.kind is None else index.kind.members)
         for index in wanted
     }
     if len(seen) != len(wanted):
@@ -100,7 +103,7 @@ def _read_key(column: str, metadata: FileMetadata) -> _Key:
     except ColumnNotFoundError:
         if column.strip() == _ITSELF:
             return _Key(column, None)
-        if not set(column) & set('(,"'):
+        if not set(column) & set('(,"') or quoted_path(column) is not None:
             raise
     return _Key(column, None, split_members(column))
 
@@ -136,22 +139,18 @@ def _one(key: _Key, given: Any, level: Level | None, metadata: FileMetadata) -> 
             raise ValueError(f"idx1 is of one column, not of {key.text!r}")
         return WantedIndex(key.text, key.leaf, None, Level.FILE)
     kind = _kind(given)
+    kind.check_installed()
     chosen = _level(kind, level)
-    over: Any = kind
-    if key.members:
-        if not hasattr(kind, "over"):
-            raise ValueError(f"index kind {kind.name} is of one column, not of {key.text!r}")
-        over = over.over(key.members)
-    leaves = tuple(find_leaf(metadata, column) for column in getattr(over, "inputs", ()))
+    over = kind.over(key.members) if key.members else kind
+    leaves = tuple(find_leaf(metadata, column) for column in over.inputs)
     if not leaves:
         if key.leaf is None:
             raise ValueError(
                 f"index kind {kind.name} does not say of which columns it is: name one for {key.text!r}"
             )
         return WantedIndex(key.text, key.leaf, kind, chosen)
-    if hasattr(over, "located"):
-        over = over.located([leaf.path for leaf in leaves])
-    label = ", ".join(str(member) for member in getattr(over, "members", over.inputs))
+    over = over.located([leaf.path for leaf in leaves])
+    label = ", ".join(map(str, over.members))
     return WantedIndex(label, leaves[0] if key.leaf is None else key.leaf, over, chosen, leaves)
 
 

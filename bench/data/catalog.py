@@ -28,7 +28,8 @@ class Catalog:
     _columns: dict[tuple[str, str], np.ndarray] = field(default_factory=dict, repr=False, compare=False)
 
     def column(self, key: str, name: str) -> np.ndarray:
-        """The values of one column of a single file, in the order of its rows; read once, for all cases that ask by it."""
+        """The values of one column of a single file, in the order of its rows; read once, for all cases that
+        ask by it."""
         values = self._columns.get((key, name))
         if values is None:
             values = pq.read_table(self.files[key], columns=[name])[name].to_numpy()

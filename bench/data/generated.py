@@ -1,4 +1,5 @@
-"""The data sets that need no generator of others: the flights, the synthetic file, wide tables, small files and groups."""
+"""The data sets that need no generator of others: the flights, the synthetic file, wide tables, small files
+and groups."""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ def small_groups(groups: int, rows: int) -> Path:
 
 
 def files(count: int, rows: int) -> Path:
-    """A folder of `count` files of the synthetic table, `rows` rows each: together sorted by `key`, disjoint."""
+    """A folder of `count` files of the synthetic table, `rows` rows each: together sorted by `key`,
+    disjoint."""
 
     def make(folder: Path) -> None:
         folder.mkdir()

@@ -1,8 +1,8 @@
 """TPC-H's lineitem as three writers leave it: `tpchgen-cli`, Spark, and `accel.write_table`.
 
-The first two hold the same rows in the same order. The third has two columns more, by which nothing is sorted: `l_uid`
-under Parquet's bloom filters and `l_ref` under an embedded bitmap, each a permutation of the row numbers
-times three, so that absent keys lie between present ones.
+The first two hold the same rows in the same order. The third has two columns more, by which nothing is
+sorted: `l_uid` under Parquet's bloom filters and `l_ref` under an embedded bitmap, each a permutation of the
+row numbers times three, so that absent keys lie between present ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ __all__ = ["by_accel", "by_spark", "by_tpchgen"]
 _KEYS = ("l_uid", "l_ref")
 _BATCH_ROWS = 1 << 20
 _MAPPED_BYTES = 1.45e9
-"""Of disk that the third takes at scale 1 while it is made: an Arrow file, and the Parquet file made of it."""
+"""Of disk that the third takes at scale 1 while it is made: an Arrow file, and the Parquet file made of
+it."""
 
 
 def by_tpchgen(factor: float) -> Path:

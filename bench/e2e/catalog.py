@@ -1,7 +1,9 @@
-"""The catalog against its targets: questions by bounds and keys, catalogs of many files, building, memory, size.
+"""The catalog against its targets: questions by bounds and keys, catalogs of many files, building, memory,
+size.
 
-Isolated: what an index outside the files costs and saves, over real MinIO behind a network of 30 ms to the first byte and
-90 MB/s a response, each system in a process of its own. The swept variable is the number of files.
+Isolated: what an index outside the files costs and saves, over real MinIO behind a network of 30 ms to the
+first byte and 90 MB/s a response, each system in a process of its own. The swept variable is the number of
+files.
 
 `python -m bench.e2e.catalog [--quick] [case...]` prints each number beside its target.
 """

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 import accel
-from accel.store import io_loop
+from accel.runtime import io_loop
 from bench.data import generated
 from bench.data.folder import made
 from bench.e2e.catalog_peers import INDEX, LAKE, DuckLake
@@ -103,8 +103,8 @@ def real_files(network: Network, quick: bool) -> list[Figure]:
 
 
 def _ask(system: str, network: Network, query: Query) -> tuple[float, float, Traffic] | None:
-    """Seconds of the first query in a process, imports included, and of one with nothing cached, and what that one sent; None where
-    the system cannot."""
+    """Seconds of the first query in a process, imports included, and of one with nothing cached, and what
+    that one sent; None where the system cannot."""
     command = (sys.executable, "-m", "bench.e2e.catalog_peers", system)
     first: list[float] = []
     later: list[float] = []
@@ -325,7 +325,7 @@ def read_bare(options: dict[str, str], names: Sequence[str]) -> float:
     """Seconds of a request for the last 32 KiB of each object, by accel's own client at its defaults."""
     from accel.metrics import Metrics
     from accel.options import Options
-    from accel.store.client import Connector
+    from accel.store.clients import Connector
     from accel.store.location import parse_url
 
     connector = Connector(storage_options=options, store=None, options=Options())
@@ -345,7 +345,7 @@ def build_all(options: dict[str, str], folder: str) -> dict[str, float]:
     """Build in this process, which has imported what that takes: so have the bare requests."""
     import pyarrow.parquet  # noqa: F401
 
-    import accel.catalog.building
+    import accel.catalog.building.builder
     import accel.writing.table_writer
 
     begun = time.perf_counter()

@@ -1,9 +1,11 @@
 """The systems that hold an index outside the files: accel with its catalog, and DuckLake.
 
-`python -m bench.e2e.catalog_peers <name>` serves one of them, or one of `bench.peers.registry`, as `bench.peers.worker` does.
+`python -m bench.e2e.catalog_peers <name>` serves one of them, or one of `bench.peers.registry`, as
+`bench.peers.worker` does.
 
-DuckLake is PyPI's `duckdb-extension-ducklake`, loaded by path, over the same files (`ducklake_add_data_files`). Its catalog is a DuckDB
-database: once read from the object store, as accel's is, and once a local file, which costs it no request.
+DuckLake is PyPI's `duckdb-extension-ducklake`, loaded by path, over the same files
+(`ducklake_add_data_files`). Its catalog is a DuckDB database: once read from the object store, as accel's is,
+and once a local file, which costs it no request.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from bench.queries import Query
 __all__ = ["INDEX", "LAKE", "AccelWithIndex", "DuckLake"]
 
 INDEX = "index"
-"""The folder of the bucket below which the catalog of the files of each folder lies, under the folder's own name."""
+"""The folder of the bucket below which the catalog of the files of each folder lies, under the folder's own
+name."""
 LAKE = "lake.ducklake"
 """The object that holds DuckLake's catalog."""
 
@@ -116,9 +119,8 @@ def load_ducklake(connection: Any) -> None:
     )
 
 
-PEERS["accel with index"] = AccelWithIndex
-PEERS["ducklake"] = DuckLake
-PEERS["ducklake, catalog local"] = lambda: DuckLake(local=True)
-
 if __name__ == "__main__":
+    PEERS["accel with index"] = AccelWithIndex
+    PEERS["ducklake"] = DuckLake
+    PEERS["ducklake, catalog local"] = lambda: DuckLake(local=True)
     worker.main()

@@ -1,7 +1,8 @@
 """A point predicate in a catalog of 4,000,000 bounds in a database, in the server and through accel.
 
-The bounds are those of 100,000 files of four row groups and eight columns, with those of the whole files beside them: 400,000 about files
-and 1,600,000 about row groups for each four columns. Run it as `python -m bench.e2e.catalog_sql` (SQLite), or with the URL of a database.
+The bounds are those of 100,000 files of four row groups and eight columns, with those of the whole files
+beside them: 400,000 about files and 1,600,000 about row groups for each four columns. Run it as `python -m
+bench.e2e.catalog_sql` (SQLite), or with the URL of a database.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from accel.catalog.bound_bytes import End, encode_bounds
 from accel.catalog.describing import BOUNDS_SCHEMA, FILES_SCHEMA
 from accel.catalog.head import CatalogHead, Segment
-from accel.catalog.homes import home_at
+from accel.catalog.homes.home import home_at
+from accel.catalog.homes.sql_home import DatabaseHome
+from accel.catalog.homes.sql_pages import Layout
+from accel.catalog.homes.sql_tables import DatabaseTables
 from accel.catalog.intervals import required_intervals
-from accel.catalog.kind import TableRows
-from accel.catalog.sql_home import DatabaseHome
-from accel.catalog.sql_pages import Layout
-from accel.catalog.sql_tables import DatabaseTables
+from accel.catalog.kinds.kind import TableRows
+from accel.indexes.bound_bytes import End, encode_bounds
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.predicate.bind import bind
 from accel.predicate.kinds import kind_of
 from accel.predicate.parser import parse
-from accel.store.client import Connector
+from accel.store.clients import Connector
 
 FILES, GROUPS, COLUMNS, STEP = 100_000, 4, 8, 1000
 ROUNDS = 30
@@ -38,8 +39,8 @@ ROUNDS = 30
 
 
 def bounds(column: int, shuffled: np.ndarray, groups: int) -> pa.Table:
-    """The bounds of one column: `groups` rows of each file, 0 for the file as a whole; of the first column files do not overlap,
-    of the others each overlaps a tenth of them."""
+    """The bounds of one column: `groups` rows of each file, 0 for the file as a whole; of the first column
+    files do not overlap, of the others each overlaps a tenth of them."""
     n = FILES * max(groups, 1)
     width = STEP if column == 0 else STEP * FILES // 10
     units = np.repeat(shuffled, max(groups, 1)) * STEP + np.tile(np.arange(max(groups, 1)), FILES)

@@ -4,8 +4,8 @@ Isolated: what embedding costs over a plain copy of the same file, in a process 
 processor time are its alone. The file (zstd, six columns, row groups of 500,000 rows, a page index) is made
 once and lies in the page cache. The swept variable is what is embedded, and whether in place.
 
-`python -m bench.e2e.embed [--megabytes N] [--runs N] [--only CASE] [--keep DIR]` prints one table; 1,000 megabytes are the case
-that the target is stated for: 200 MB/s a core at least, under 300 MB of memory.
+`python -m bench.e2e.embed [--megabytes N] [--runs N] [--only CASE] [--keep DIR]` prints one table; 1,000
+megabytes are the case that the target is stated for: 200 MB/s a core at least, under 300 MB of memory.
 """
 
 from __future__ import annotations

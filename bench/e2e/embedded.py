@@ -1,9 +1,9 @@
 """What embedded indexes save: many files of which one matches, and lookups by an unsorted key.
 
-Isolated: (1) 1,000 small files with the DataFusion example's `IDX1` over a text column, one of which holds the text asked for,
-over MinIO behind the proxy (30 ms first byte, 90 MB/s a response), cold and warm, next to DataFusion over the same
-files by their statistics; (2) bytes of a point lookup on an unsorted unique column of one large file, with and
-without a `bitmap`.
+Isolated: (1) 1,000 small files with the DataFusion example's `IDX1` over a text column, one of which holds
+the text asked for, over MinIO behind the proxy (30 ms first byte, 90 MB/s a response), cold and warm, next to
+DataFusion over the same files by their statistics; (2) bytes of a point lookup on an unsorted unique column
+of one large file, with and without a `bitmap`.
 
 `python -m bench.e2e.embedded [--files N] [--rows N]`
 """

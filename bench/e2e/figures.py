@@ -1,4 +1,5 @@
-"""Measured numbers beside their targets, as one table; and functions that are measured in a process of their own."""
+"""Measured numbers beside their targets, as one table; and functions that are measured in a process of their
+own."""
 
 from __future__ import annotations
 

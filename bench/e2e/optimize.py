@@ -1,7 +1,8 @@
 """`optimize` against Spark's own sorted rewrite, and a point lookup on the result.
 
-`python -m bench.e2e.optimize [MB]` writes some files of random rows into a temporary directory, rewrites them sorted by an id in three
-ways, each in a process of its own, and prints seconds and bytes; then what a lookup of one id costs when the metadata is cached.
+`python -m bench.e2e.optimize [MB]` writes some files of random rows into a temporary directory, rewrites them
+sorted by an id in three ways, each in a process of its own, and prints seconds and bytes; then what a lookup
+of one id costs when the metadata is cached.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What Spark itself takes to get rows from Python: a data source whose rows are at hand, and which reads and plans nothing.
+"""What Spark itself takes to get rows from Python: a data source whose rows are in memory, and which reads and
+plans nothing.
 
 It bounds from below whatever a Python data source can reach in this Spark.
 """
@@ -14,13 +15,13 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 __all__ = ["FLOOR", "AtHand", "put_at_hand"]
 
-FLOOR = "a Python source, rows at hand"
+FLOOR = "a Python source, rows in memory"
 _BATCH_ROWS = 10_000
 """Spark's own default of the rows of a batch."""
 
 
 def put_at_hand(folder: Path, tables: Sequence[pa.Table]) -> None:
-    """Write each table as what one partition has at hand."""
+    """Write each table as what one partition has in memory."""
     folder.mkdir()
     for number, table in enumerate(tables):
         with pa.ipc.new_stream(folder / f"{number}.arrow", table.schema) as writer:

@@ -1,7 +1,7 @@
 """`accel.spark.lookup` against Spark's own join: some thousand keys, a large table of many files.
 
-Both sides join the same DataFrame of keys, which Spark broadcasts, with the same files. The files are sorted by the key; the
-keys lie in runs, as those of some days or batches do, or anywhere.
+Both sides join the same DataFrame of keys, which Spark broadcasts, with the same files. The files are sorted
+by the key; the keys lie in runs, as those of some days or batches do, or anywhere.
 """
 
 from __future__ import annotations

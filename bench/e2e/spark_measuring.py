@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 import time
@@ -149,6 +150,7 @@ def ratio(
     of : {"seconds", "requests", "bytes"}
     """
     ours, theirs = getattr(found[side], of), getattr(found[SPARK], of)
-    value = theirs / max(ours, 1e-9) if least else ours / max(theirs, 1e-9)
+    above, below = (theirs, ours) if least else (ours, theirs)
+    value = above / below if below else math.inf
     words = f"{of} of Spark over those of {side}" if least else f"{of} of {side} over those of Spark"
     return Figure(case=found[side].case, what=words, value=value, unit="x", target=target, least=least)

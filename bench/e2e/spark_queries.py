@@ -35,7 +35,8 @@ def _ask(bench: Bench, view: str, key: int) -> Any:
 
 
 def _sides(bench: Bench, rows: int, key: str, **index: str) -> dict[str, Side]:
-    """Each side's way to a row of the file or folder of a key; no two ask for the same row, which one might find cached."""
+    """Each side's way to a row of the file or folder of a key; no two ask for the same row, which one might
+    find cached."""
     url, view = f"s3://{BUCKET}/{key}", "one_by_spark"
     bench.spark.read.parquet(f"s3a://{BUCKET}/{key}").createOrReplaceTempView(view)
 

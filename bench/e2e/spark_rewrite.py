@@ -26,7 +26,8 @@ _WARM_A_FILE = 8
 
 
 def optimize(bench: Bench) -> Found:
-    """Rewrite files of the local disk, sorted by an id; then look ids up in the result behind the slow network."""
+    """Rewrite files of the local disk, sorted by an id; then look ids up in the result behind the slow
+    network."""
     megabytes = bench.size(1_000, least=10)
     with tempfile.TemporaryDirectory(prefix="accel-optimize-") as name:
         source, targets = Path(name, "source"), {side: Path(name, side) for side in (SPARK, _OPTIMIZE)}

@@ -1,7 +1,7 @@
 """Point lookups on random keys over a real MinIO behind the proxy: 30 ms first byte, 90 MB/s a response.
 
-Isolated: what one selective lookup of five columns costs, cold (nothing cached), and metadata-warm (footer and
-page indexes cached; dictionary pages as they have been met). The swept variable is the key.
+Isolated: what one selective lookup of five columns costs, cold (nothing cached), and metadata-warm (footer
+and page indexes cached; dictionary pages as they have been met). The swept variable is the key.
 
 `python -m bench.latency.lookups [--rows N] [--lookups N]` prints one table.
 """
@@ -38,7 +38,8 @@ class Sample:
 
     @property
     def bound(self) -> float:
-        """What the network alone would take: its round trips, and the bytes at the bandwidth of one response."""
+        """What the network alone would take: its round trips, and the bytes at the bandwidth of one
+        response."""
         return self.round_trips * FIRST_BYTE + self.bytes / BANDWIDTH
 
 

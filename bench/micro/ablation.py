@@ -1,13 +1,15 @@
-"""What each way beside the general one earns: it is switched off, and the headline cases are run with and without it.
+"""What each way beside the general one earns: it is switched off, and the headline cases are run with and
+without it.
 
-Isolated: everything but a real network. Files are in memory, and a request takes some milliseconds where requests matter. To switch
-a way off, a name of it is patched so that it declines, and the general way does the job. Runs with the way and without it
-take turns in one process; a ratio is what a run takes without the way over what it takes with it, the median of the
-rounds: of the process's CPU, and of the wall clock. The row "nothing" patches nothing, so what it shows is noise. The
-answers must be the same with the way and without it. A case that does not reach the way is not timed.
+Isolated: everything but a real network. Files are in memory, and a request takes some milliseconds where
+requests matter. To switch a way off, a name of it is patched so that it declines, and the general way does
+the job. Runs with the way and without it take turns in one process; a ratio is what a run takes without the
+way over what it takes with it, the median of the rounds: of the process's CPU, and of the wall clock. The row
+"nothing" patches nothing, so what it shows is noise. The answers must be the same with the way and without
+it. A case that does not reach the way is not timed.
 
-`python -m bench.micro.ablation [--cases A,B] [--ways A,B] [--rounds N] [--seconds S] [--scale X]` prints one table; names
-may be parts of names.
+`python -m bench.micro.ablation [--cases A,B] [--ways A,B] [--rounds N] [--seconds S] [--scale X]` prints one
+table; names may be parts of names.
 """
 
 from __future__ import annotations
@@ -58,6 +60,16 @@ def _becomes(value: Any) -> Callable[[Any], Any]:
     return lambda original: value
 
 
+def _gives_later(value: Any) -> Callable[[Any], Any]:
+    def off(original: Any) -> Any:
+        async def give(*args: Any, **kwargs: Any) -> Any:
+            return value
+
+        return give
+
+    return off
+
+
 def _for_each(value: Any, place: int) -> Callable[[Any], Any]:
     """A function that returns one value for each item of an argument."""
     return lambda original: lambda *args, **kwargs: [value] * len(args[place])
@@ -71,7 +83,7 @@ def _page_as_it_is(original: Any) -> Any:
 
 def _fetched_alone(original: Any) -> Any:
     async def fetch(reads: Any, wants: Any) -> Any:
-        return await reads._fetch(wants), 1
+        return await reads._below.read(wants)
 
     return fetch
 
@@ -91,6 +103,10 @@ WAYS: tuple[Way, ...] = (
     Way("columns as indices", "accel.decode.dictionary_decode:stays_indexed", _gives(False)),
     Way("late decoding", "accel.decode.piece:_Decoder.late_leaves", _gives([])),
     Way("stacked row groups", "accel.decode.stack:stack_kind", _gives(None)),
+    Way("stacks of larger row groups", "accel.decode.stack:MOST_PAGE_ROWS", _becomes(4096)),
+    Way("page headers together", "accel.format.page_header:MIN_BATCH_CHUNKS", _becomes(1 << 62)),
+    Way("many columns together", "accel.reader.reader:_MANY_COLUMNS", _becomes(1 << 62)),
+    Way("alike files together", "accel.reader.reader:Reader.decode_alike", _gives_later(None)),
     Way("cramjam's Snappy", "accel.decode.codecs:fast_snappy", _gives(None)),
     Way("uncompressed dictionaries", "accel.decode.codecs:store_page", _page_as_it_is),
     Way("jemalloc", "accel.memory:pool", _gives(None)),
@@ -101,8 +117,8 @@ WAYS: tuple[Way, ...] = (
         lambda original: lambda tasks: ([t] for t in tasks),
     ),
     Way("two phases", "accel.reader.reader:Reader.forecast", _gives(None)),
-    Way("footer prefetch", "accel.scanning.footer_prefetch:FooterPrefetcher", _gives(None)),
-    Way("footers in blocks", "accel.scanning.footer_prefetch:FooterBatchParser.parse", _for_each(None, 1)),
+    Way("footer prefetch", "accel.reader.footer_prefetch:FooterPrefetcher", _gives(None)),
+    Way("footers in blocks", "accel.reader.footer_prefetch:FooterBatchParser.parse", _for_each(None, 1)),
     Way("chunks in a batch", "accel.format.footer:MIN_BATCH_CHUNKS", _becomes(1 << 62)),
     Way("pruning in blocks", "accel.scanning.block_pruning:excluded_together", _for_each(False, 0)),
     Way("schema memo", "accel.planning.projection:_settled", _becomes(_Forgetful())),
@@ -110,10 +126,9 @@ WAYS: tuple[Way, ...] = (
     # caches
     Way("cached dictionaries", "accel.reader.shared_pages:cached_dictionary", _gives(None)),
     Way("cached rows", "accel.cache.result_tier:ResultCacheEntry._find_key", _gives(None)),
-    Way("remembered predicates", "accel.cache.result_tier:MatchedRows.learn", _gives(None)),
     Way("result tier", "accel.cache.result_tier:ResultTier.put", _gives(None)),
     Way("byte tier", "accel.cache.byte_tier:ByteTier.admit", _for_each(False, 3)),
-    Way("shared reads", "accel.cache.pinned_reads:PinnedReads._share", _fetched_alone),
+    Way("shared reads", "accel.cache.pinned_reads:SharedReads.read", _fetched_alone),
 )
 
 
@@ -176,8 +191,8 @@ def _counted(made: Any, switch: Switch) -> Any:
 
 @functools.cache
 def _importers(owner: ModuleType, name: str) -> list[tuple[ModuleType, str]]:
-    """Return where a module's function stands, under which name: found once, since who is timed next should find the
-    processor's caches as they were."""
+    """Return where a module's function stands, under which name: found once, since who is timed next should
+    find the processor's caches as they were."""
     original = vars(owner)[name]
     modules = [module for key, module in list(sys.modules.items()) if key.split(".")[0] == "accel"]
     return [(module, key) for module in modules for key, value in vars(module).items() if value is original]
@@ -185,7 +200,8 @@ def _importers(owner: ModuleType, name: str) -> list[tuple[ModuleType, str]]:
 
 @functools.cache
 def _import_everything() -> None:
-    """Import what is else imported on first use: a module that is imported while a name is patched would keep the patch."""
+    """Import what is else imported on first use: a module that is imported while a name is patched would keep
+    the patch."""
     for found in pkgutil.walk_packages(accel.__path__, "accel."):
         if not found.name.startswith(("accel.testing", "accel.spark", "accel.cli")):
             importlib.import_module(found.name)
@@ -208,8 +224,9 @@ class Ratios:
 
     @property
     def earns(self) -> bool:
-        """Whether the case takes a tenth more CPU without the way, as three rounds in four agree, or a tenth more requests
-        or bytes. The wall clock is for whoever reads the table: on a shared machine it says little."""
+        """Whether the case takes a tenth more CPU without the way, as three rounds in four agree, or a tenth
+        more requests or bytes. The wall clock is for whoever reads the table: on a shared machine it says
+        little."""
         least, median = sorted(self.cpu)[len(self.cpu) // 4], statistics.median(self.cpu)
         more = [without / max(1, with_it) for with_it, without in (self.requests, self.nbytes)]
         return max(*more, median if least >= _AGREED else 0) >= _EARNS

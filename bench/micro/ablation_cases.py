@@ -1,8 +1,8 @@
 """The headline cases in small, over stores in memory, for `bench.micro.ablation`.
 
-A case is started once, which fills its caches, and is then run with a number. The number decides what is asked: the same
-number asks the same question, and another number asks a new one, so no answer comes from a cache that the headline case
-would not find filled.
+A case is started once, which fills its caches, and is then run with a number. The number decides what is
+asked: the same number asks the same question, and another number asks a new one, so no answer comes from a
+cache that the headline case would not find filled.
 """
 
 from __future__ import annotations
@@ -108,11 +108,27 @@ def _groups(size: Size) -> bytes:
 
 
 @cache
+def _middle_groups(size: Size) -> bytes:
+    return write_file(bench_table(size.rows), Layout(group_rows=10_000, page_rows=10_000))
+
+
+@cache
+def _tiny_groups(size: Size) -> bytes:
+    return write_file(bench_table(size.groups * 100), Layout(group_rows=20, page_rows=20, page_index=False))
+
+
+@cache
 def _wide(size: Size) -> bytes:
     numbers = np.arange(400)
     columns = {"key": pa.array(numbers * 3)}
     columns |= {f"column_{at}": pa.array(numbers * (at + 1)) for at in range(size.wide_columns)}
     return write_file(pa.table(columns), Layout(group_rows=20, page_rows=20))
+
+
+@cache
+def _few_rows(size: Size) -> bytes:
+    columns = {f"column_{at}": pa.array(np.arange(40) * (at + 1)) for at in range(size.wide_columns)}
+    return write_file(pa.table(columns), Layout(group_rows=40, page_rows=40, page_index=False))
 
 
 # -- cases -------------------------------------------------------------------------------------------
@@ -226,6 +242,38 @@ def _small_groups(size: Size) -> Run:
     )
 
 
+def _groups_of_a_page(size: Size) -> Run:
+    """Row groups of 10,000 rows, of which each chunk is one page."""
+    store, columns = DictStore({KEY: _middle_groups(size)}), ["key", "value"]
+    return _known_file(
+        store, lambda number: f"value > {0.9 + number % 1000 / 10_000}", columns, warm=(998, 999)
+    )
+
+
+def _groups_of_few_rows(size: Size) -> Run:
+    """All of them, with nothing cached: more pages than there are headers in memory of earlier ones."""
+    store = DictStore({KEY: _tiny_groups(size)})
+    return lambda _: _scan(KEY, None, None, store=store, cache=accel.Cache())
+
+
+def _columns_of_few_rows(size: Size) -> Run:
+    """All of them, with nothing cached."""
+    store = DictStore({KEY: _few_rows(size)})
+    return lambda _: _scan(KEY, None, None, store=store, cache=accel.Cache())
+
+
+def _whole_files(size: Size) -> Run:
+    """All rows of many files."""
+    objects = dict([*_files(size).items()][: max(8, size.files // 4)])
+    store = DictStore(objects)
+
+    def run(number: int) -> Answer:
+        return _scan(FOLDER, None, ["key", "value", "category"], store=store, cache=accel.Cache())
+
+    run(-1)
+    return run
+
+
 def _repeated(size: Size) -> Run:
     """A question asked over and over: in the end it takes no request."""
     store, kept = _far({KEY: _bench_file(size, "zstd")}), accel.Cache()
@@ -278,20 +326,6 @@ def _cold_lookup(make: Callable[[Size], bytes], columns: Sequence[str], rows: in
     return run
 
 
-def _absent(size: Size) -> Run:
-    """A value that bounds do not exclude, sought twice: the second time it is remembered that no row matches."""
-    store, kept = _far({KEY: _bench_file(size, "zstd")}), accel.Cache()
-
-    def run(number: int) -> Answer:
-        kept.byte_tier.clear()
-        where = f"value = {1 + number / 1_000_003}"
-        return _all([_scan(KEY, where, COLUMNS, store=store, cache=kept) for _ in range(2)])
-
-    for number in (-1, -2):
-        run(number)
-    return run
-
-
 CASES: tuple[Case, ...] = (
     Case("warm lookup, zstd", partial(_warm_lookup, "zstd")),
     Case("warm lookup, snappy", partial(_warm_lookup, "snappy")),
@@ -304,10 +338,13 @@ CASES: tuple[Case, ...] = (
     Case("full scan, zstd", partial(_full_scan, "zstd")),
     Case("full scan, snappy", partial(_full_scan, "snappy")),
     Case("small row groups", _small_groups),
+    Case("row groups of a page", _groups_of_a_page),
+    Case("row groups of few rows", _groups_of_few_rows),
+    Case("many columns of few rows", _columns_of_few_rows),
+    Case("all rows of many files", _whole_files),
     Case("repeated lookup", _repeated),
     Case("lookups in the same pages", _same_pages),
     Case("lookups in a wide directory", _wide_directory),
     Case("cold lookup", partial(_cold_lookup, partial(_bench_file, codec="zstd"), COLUMNS, None)),
     Case("cold wide footer", partial(_cold_lookup, _wide, ["key", "column_7", "column_9"], 400)),
-    Case("absent value", _absent),
 )

@@ -4,7 +4,8 @@ Isolated: decoding and the path around it; the file is in the page cache, no fil
 process, round by round; what counts is the median, over the rounds, of each system's ratio to pyarrow's
 `ParquetFile.read` (CPU) and to the fastest peer (wall). Each gives one Arrow table (Polars its DataFrame).
 
-`python -m bench.micro.full_scan [--rows N] [--groups N] [--rounds N]` prints a table for all and for few columns.
+`python -m bench.micro.full_scan [--rows N] [--groups N] [--rounds N]` prints a table for all and for few
+columns.
 """
 
 from __future__ import annotations
@@ -89,7 +90,8 @@ def compare(
 def measure(
     path: str | None = None, *, rows: int = 4_000_000, groups: int = 8, rounds: int = 5, show: bool = False
 ) -> dict[str, float]:
-    """Ratios by system and projection: `wall` to the fastest peer's, `cpu` to that of pyarrow's ParquetFile."""
+    """Ratios by system and projection: `wall` to the fastest peer's, `cpu` to that of pyarrow's
+    ParquetFile."""
     out: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         if path is None:

@@ -4,8 +4,8 @@ Isolated: everything but the network. The CPU is the whole process's (all thread
 rounds, of which the median counts: the machine may have other work. Stages are timed by the CPU of the thread
 that runs them, in rounds of their own, as the timers cost too.
 
-`python -m bench.micro.lookup_cpu [--rows N] [--lookups N] [--rounds N] [--peer]` prints one table; `--peer` adds
-DataFusion over the same file on disk.
+`python -m bench.micro.lookup_cpu [--rows N] [--lookups N] [--rounds N] [--peer]` prints one table; `--peer`
+adds DataFusion over the same file on disk.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """Many small things read whole: files, row groups, pages and columns, by pyarrow, Polars and accel.
 
-Isolated: what each thing costs beside its bytes, which are next to none. Files are local and in the page cache; a case
-that is marked `cached` is read with the cache that the reads before have filled. Systems take turns, round by round; a
-figure is the median of CPU seconds, or of wall seconds for the case that is read from MinIO behind a network.
+Isolated: what each thing costs beside its bytes, which are next to none. Files are local and in the page
+cache; a case that is marked `cached` is read with the cache that the reads before have filled. Systems take
+turns, round by round; a figure is the median of CPU seconds, or of wall seconds for the case that is read
+from MinIO behind a network.
 
-`python -m bench.micro.many_small [--rounds N] [--files N] [--minio]` prints the cases with what they are to reach.
+`python -m bench.micro.many_small [--rounds N] [--files N] [--minio]` prints the cases with what they are to
+reach.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Peak memory of full scans of a large file, its batches consumed as a stream, in a fresh process each.
 
-Isolated: what a scan at its defaults holds. What is reported is the process's high-water mark of resident memory
-(VmHWM): the interpreter, the libraries and the allocators' slack included. The file is made of one row group of
-the benchmark's table, its bytes repeated, which takes seconds where writing 5 GB would take many minutes; it
-stays in `build/bench/`, which git ignores.
+Isolated: what a scan at its defaults holds. What is reported is the process's high-water mark of resident
+memory (VmHWM): the interpreter, the libraries and the allocators' slack included. The file is made of one row
+group of the benchmark's table, its bytes repeated, which takes seconds where writing 5 GB would take many
+minutes; it stays in `build/bench/`, which git ignores.
 
 `python -m bench.micro.memory [--gigabytes 5] [--layouts ...]` prints a table. Linux only.
 """
@@ -138,7 +138,8 @@ def scan(path: str, *, columns: Sequence[str] | None = None, limit: int = 0, **m
 def measure(
     *, size: int = 5_000_000_000, layouts: Sequence[str] = tuple(LAYOUTS), show: bool = False
 ) -> dict[str, float]:
-    """Peak megabytes (2**20) by layout; at the defaults, and of the first at a quarter of the memory limit."""
+    """Peak megabytes (2**20) by layout; at the defaults, and of the first at a quarter of the memory
+    limit."""
     out: dict[str, float] = {}
     cases = [(name, name, 0) for name in layouts]
     cases.append((f"{layouts[0]}, limit 128 MiB", layouts[0], 128 << 20))

@@ -1,14 +1,15 @@
 """CPU of planning: one cached file, thousands of cached files, thousands of files met for the first time.
 
-Isolated: everything but the network and the data; files are in memory. The CPU is the whole process's, in rounds of
-which the best counts, as the machine may have other work. "pure" are the planning functions alone, without the
-hand-off to the I/O loop. A stretch is the longest time (of CPU) for which planning kept the I/O loop from anything
-else; Python's garbage collector is part of it.
+Isolated: everything but the network and the data; files are in memory. The CPU is the whole process's, in
+rounds of which the best counts, as the machine may have other work. "pure" are the planning functions alone,
+without the hand-off to the I/O loop. A stretch is the longest time (of CPU) for which planning kept the I/O
+loop from anything else; Python's garbage collector is part of it.
 
 - `one file`: 4 row groups of 50 pages, cached; a predicate as text up to the Plan.
-- `cached`: small files of two row groups whose metadata is cached, and a predicate that one of them can match;
-  listed as a directory, or named one by one; and one that none of them can be spared for.
-  And what they come to for the garbage collector: objects that it follows, and how much longer a full collection takes.
+- `cached`: small files of two row groups whose metadata is cached, and a predicate that one of them can
+  match; listed as a directory, or named one by one; and one that none of them can be spared for. And what
+  they come to for the garbage collector: objects that it follows, and how much longer a full collection
+  takes.
 - `cold`: such files, opened, parsed and planned, and scanned to a table.
 
 `python -m bench.micro.planning [--cached N] [--cold N] [--rounds N]` prints one table.
@@ -35,12 +36,13 @@ from accel.planning.file_entry import FileEntry
 from accel.planning.file_planner import plan_file
 from accel.planning.handle import FileHandle
 from accel.planning.opening import open_file
+from accel.planning.page_indexes import PlanSizes
 from accel.planning.query import Question
 from accel.planning.read_request import ReadRequest, Tail, TailRequest
 from accel.planning.task import describe_file
 from accel.predicate.where import to_expr
 from accel.ranges import Stash
-from accel.store import io_loop
+from accel.runtime import io_loop
 from accel.testing import DictStore, Layout, bench_table, write_file
 from tests.support.file_steps import drive
 
@@ -109,12 +111,12 @@ class Pure:
                 self.handle,
                 question,
                 partition={},
+                schema=self.handle.metadata.schema,
                 arrow_schema=self.handle.arrow_schema,
                 int96_unit="ns",
             ),
             selection=None,
-            piece_bytes=options.cut_bytes,
-            probe_min_bytes=PROBE_MIN_BYTES,
+            sizes=PlanSizes(piece_bytes=options.cut_bytes, probe_min_bytes=PROBE_MIN_BYTES),
             read_dictionary=_read_dictionary,
             on_bad_index=_no_bad_index,
         )
@@ -217,7 +219,8 @@ class Collections:
         return len(gc.get_objects()), min(seconds)
 
     def since(self) -> tuple[int, float]:
-        """Objects that it follows, and milliseconds that a full collection takes, beyond those at the start."""
+        """Objects that it follows, and milliseconds that a full collection takes, beyond those at the
+        start."""
         (before, took), (now, takes) = self._before, self._look()
         return now - before, 1e3 * (takes - took)
 

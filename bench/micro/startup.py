@@ -2,8 +2,8 @@
 
 Each round starts one process of each kind, in turn; told are medians of wall and of CPU time (the whole
 process's, its threads included), the interpreter's own start taken off, and as ratios to the imports alone.
-The file is small and local; the scan has a predicate. What is needed for S3 only comes in the last two: the store
-there is made, and not asked. All find their modules compiled, as installed ones are.
+The file is small and local; the scan has a predicate. What is needed for S3 only comes in the last two: the
+store there is made, and not asked. All find their modules compiled, as installed ones are.
 
 `python -m bench.micro.startup [--rounds N]` prints one table; `measure()` gives the ratios.
 """
@@ -32,7 +32,7 @@ _READ = (
 _STORE = "endpoint='http://127.0.0.1:9', region='us-east-1', access_key_id='a', secret_access_key='b', allow_http=True"
 _PEERS_S3 = f"{_PEER}; from obstore.store import S3Store; S3Store('bucket', config=dict({_STORE}))"
 _S3 = (
-    "import accel; accel.scan; from accel.store.client import client_for; from accel.store.location import parse_url; "
+    "import accel; accel.scan; from accel.store.clients import client_for; from accel.store.location import parse_url; "
     f"client_for(parse_url('s3://bucket/key'), storage_options=dict({_STORE}))"
 )
 BARE, IMPORTS = "python", "import pyarrow, pyarrow.parquet, obstore"

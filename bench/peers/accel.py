@@ -1,7 +1,8 @@
 """accel at its defaults: one cache for the process, `to_table_async` gathered for many queries at once.
 
-Nothing is tuned. `forget` takes a new `accel.Cache`; the S3 client and its sockets stay, as they do for the others.
-A full scan is streamed, and its batches dropped as a consumer would; a selective query is taken as one table.
+Nothing is tuned. `forget` takes a new `accel.Cache`; the S3 client and its sockets stay, as they do for the
+others. A full scan is streamed, and its batches dropped as a consumer would; a selective query is taken as
+one table.
 """
 
 from __future__ import annotations

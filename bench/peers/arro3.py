@@ -2,8 +2,8 @@
 
 Settings, and why:
 
-- `read_parquet_async(path, store=...)` is all there is: it takes neither columns nor a filter nor row groups, so every
-  file is read whole, and pyarrow does the rest from memory. That is what its user would do.
+- `read_parquet_async(path, store=...)` is all there is: it takes neither columns nor a filter nor row groups,
+  so every file is read whole, and pyarrow does the rest from memory. That is what its user would do.
 - Files of a directory are read at once, gathered; of an open file it keeps nothing.
 - 256 queries at once are not asked of it: each would hold all of the file.
 """

@@ -64,7 +64,8 @@ class Child:
     # -- the verbs -------------------------------------------------------------------------------
 
     def open(self, endpoint: Endpoint) -> Measured:
-        """Start the process if none runs, import and connect. `seconds` is what importing and connecting took.
+        """Start the process if none runs, import and connect. `seconds` is what importing and connecting
+        took.
 
         Raises
         ------

@@ -1,21 +1,24 @@
-"""DataFusion over its object store, with and without filter pushdown: both are run, as neither wins everywhere.
+"""DataFusion over its object store, with and without filter pushdown: both are run, as neither wins
+everywhere.
 
 Settings, and why:
 
-- Each table is registered once and kept: since 50 its parsed footers and page indexes are then cached, and since
-  52 its statistics and listings (release notes; all on by default). The caches' limits are raised from 50, 20 and
-  1 MB, so that the wide table and the 2,000 files fit.
+- Each table is registered once and kept: since 50 its parsed footers and page indexes are then cached, and
+  since 52 its statistics and listings (release notes; all on by default). The caches' limits are raised from
+  50, 20 and 1 MB, so that the wide table and the 2,000 files fit.
 - `metadata_size_hint` stays at 512 KiB, the default since 51: one request for footer and page index.
-- `target_partitions` at four times the cores: a partition waits for one request at a time, and "increasing partitions can
-  increase concurrency". Scans took 0.5 to 0.75 of the time, lookups the same.
-- `meta_fetch_concurrency` from 32 to 128: so many files are met at a time when a table is registered. 2,000 small
-  files took 0.9 s instead of 2.4.
+- `target_partitions` at four times the cores: a partition waits for one request at a time, and "increasing
+  partitions can increase concurrency". Scans took 0.5 to 0.75 of the time, lookups the same.
+- `meta_fetch_concurrency` from 32 to 128: so many files are met at a time when a table is registered. 2,000
+  small files took 0.9 s instead of 2.4.
 - `max_in_list_size` from 20 to 1,000: longer IN lists would not prune ("higher values help in cases such as
-  filtering on a list of 25 to 100 identifiers"). IN of 100 keys took 0.45 of the time, a quarter of the bytes.
+  filtering on a list of 25 to 100 identifiers"). IN of 100 keys took 0.45 of the time, a quarter of the
+  bytes.
 - `parse_float_as_decimal`: 0.05 against a decimal column is a decimal, and prunes.
-- Page index, bloom filters and statistics are on by default. `pushdown_filters` is off by default; with it goes
-  `reorder_filters`, which the documentation names beside it.
-- Many queries at once: one thread each over one context. `collect` releases the GIL, and all share DataFusion's own runtime.
+- Page index, bloom filters and statistics are on by default. `pushdown_filters` is off by default; with it
+  goes `reorder_filters`, which the documentation names beside it.
+- Many queries at once: one thread each over one context. `collect` releases the GIL, and all share
+  DataFusion's own runtime.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A short name for the values of an answer, by which systems are compared: they may differ in types, and in the order of rows."""
+"""A short name for the values of an answer, by which systems are compared: they may differ in types, and in
+the order of rows."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ MOST_ROWS = 5_000
 
 
 def digest(answer: Any) -> str:
-    """Sixteen hexadecimal digits of what a table says, whatever the order of its rows and columns; "" where it is not told.
+    """Sixteen hexadecimal digits of what a table says, whatever the order of its rows and columns; "" where
+    it is not told.
 
     Parameters
     ----------

@@ -1,21 +1,23 @@
 """DuckDB with its real httpfs, in SQL: once with its data cache off, once with all of its caches on.
 
-The extension is PyPI's `duckdb-extension-httpfs`, loaded by path, with the DuckDB that it pins: no download at run
-time, and the very code that `INSTALL httpfs` fetches.
+The extension is PyPI's `duckdb-extension-httpfs`, loaded by path, with the DuckDB that it pins: no download
+at run time, and the very code that `INSTALL httpfs` fetches.
 
 Settings, and why:
 
-- `parquet_metadata_cache` and `enable_http_metadata_cache` (both off by default) in both: footers are parsed once, and
-  the HEAD of each open is saved. They are what makes it metadata-warm.
-- `enable_external_file_cache` (on by default) keeps the bytes of files: it is what `duckdb-cached` has and `duckdb`
-  has not. A system that answers from a data cache sends nothing; the two are therefore told apart.
+- `parquet_metadata_cache` and `enable_http_metadata_cache` (both off by default) in both: footers are parsed
+  once, and the HEAD of each open is saved. They are what makes it metadata-warm.
+- `enable_external_file_cache` (on by default) keeps the bytes of files: it is what `duckdb-cached` has and
+  `duckdb` has not. A system that answers from a data cache sends nothing; the two are therefore told apart.
   `validate_external_file_cache` stays at its default.
-- `threads` at five times the cores, with the data cache at three: DuckDB reads remote files synchronously, a request a
-  thread, and its guide ("Tuning workloads: querying remote files") advises two to five times the cores. Against three
-  threads on two cores, ten took 0.6 to 0.8 of the time of scans, IN of 100 keys and weak filters that send requests, and
-  1.1 to 1.3 of it where the cache answers, which is what `duckdb-cached` is for.
+- `threads` at five times the cores, with the data cache at three: DuckDB reads remote files synchronously, a
+  request a thread, and its guide ("Tuning workloads: querying remote files") advises two to five times the
+  cores. Against three threads on two cores, ten took 0.6 to 0.8 of the time of scans, IN of 100 keys and weak
+  filters that send requests, and 1.1 to 1.3 of it where the cache answers, which is what `duckdb-cached` is
+  for.
 - The HTTP client stays the default one: with `curl` 2,000 small files took 1.2 times as long.
 - `httpfs_connection_caching`: connections outlive the query.
+- By TLS, `enable_server_cert_verification` (off by default) with `ca_cert_file`: all others verify the server.
 - The statement itself names `read_parquet`: a view would be bound again by every query all the same.
 - Many queries at once: a cursor a thread, as the guide on several Python threads has it.
 """
@@ -70,6 +72,9 @@ class DuckDB(Peer):
         self._endpoint = endpoint
         self.forget()
 
+    def prepare(self, query: Query) -> None:
+        """Nothing is to be known before."""
+
     def forget(self) -> None:
         if self._connection is not None:
             self._connection.close()
@@ -87,6 +92,9 @@ class DuckDB(Peer):
         for name, value in settings.items():
             connection.execute(f"SET {name} = {str(value).lower()}")
         endpoint = self._endpoint
+        if endpoint.tls:  # for cursors too
+            connection.execute("SET GLOBAL enable_server_cert_verification = true")
+            connection.execute(f"SET GLOBAL ca_cert_file = {sql.literal(endpoint.authorities)}")
         secret = {
             "KEY_ID": endpoint.access_key_id,
             "SECRET": endpoint.secret_access_key,
@@ -95,8 +103,7 @@ class DuckDB(Peer):
             "URL_STYLE": "path",
         }
         words = ", ".join(f"{name} {sql.literal(value)}" for name, value in secret.items())
-        tls = str(endpoint.url.startswith("https:")).lower()
-        connection.execute(f"CREATE SECRET (TYPE s3, {words}, USE_SSL {tls})")
+        connection.execute(f"CREATE SECRET (TYPE s3, {words}, USE_SSL {str(endpoint.tls).lower()})")
 
     def _statement(self, query: Query) -> str:
         if query.row_groups is not None:

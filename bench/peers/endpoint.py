@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -20,6 +21,22 @@ class Endpoint:
     bucket: str
     origin: str = ""
     """The same server past the slow network, for what is prepared outside the timing; by default `url`."""
+    authorities: str = ""
+    """By TLS, the file of the authority that vouches for the server, in PEM."""
+
+    @property
+    def tls(self) -> bool:
+        """Whether it is reached by TLS."""
+        return self.url.startswith("https:")
+
+    def trust(self) -> None:
+        """Have this process trust the authority, before any library looks for authorities.
+
+        The environment variable SSL_CERT_FILE is what accel, obstore, Polars and DataFusion document, and what
+        people set for them.
+        """
+        if self.authorities:
+            os.environ["SSL_CERT_FILE"] = self.authorities
 
     @property
     def netloc(self) -> str:

@@ -1,17 +1,20 @@
-"""The floor: the same bytes by bare obstore in the fewest round trips, decoded by pyarrow from memory. No system is it.
+"""The floor: the same bytes by bare obstore in the fewest round trips, decoded by pyarrow from memory. No
+system is it.
 
-It is idealised in that it knows, before the clock starts, what a system has to find out: `prepare` lets accel plan the
-query past the slow network, and works out the byte ranges, the small file that they become and the rows in it that
-are in doubt. What is timed:
+It is idealised in that it knows, before the clock starts, what a system has to find out: `prepare` lets accel
+plan the query past the slow network, and works out the byte ranges, the small file that they become and the
+rows in it that are undecided. What is timed:
 
-- Not met since `forget`: a listing where the source is a directory; the tail of every file (128 KiB, or the footer where that
-  is longer), all at once, and pyarrow's parse of the footers. A file within its tail is then all there.
-- All ranges at once: neighbours merged over gaps of up to 32 KiB (what arrives while a request costs 0.4 ms of CPU), long
-  ones split at 8 MiB. Dictionary pages that were met are kept, as metadata is; data never is, so that a repeated query
-  costs its round trip again.
-- pyarrow's decode of the small file, and the conditions by pyarrow.compute over the rows in doubt.
+- Not met since `forget`: a listing where the source is a directory; the tail of every file (128 KiB, or the
+  footer where that is longer), all at once, and pyarrow's parse of the footers. A file within its tail is
+  then all there.
+- All ranges at once: neighbours merged over gaps of up to 32 KiB (what arrives while a request costs 0.4 ms
+  of CPU), long ones split at 8 MiB. Dictionary pages that were met are kept, as metadata is; data never is,
+  so that a repeated query costs its round trip again.
+- pyarrow's decode of the small file, and the conditions by pyarrow.compute over the undecided rows.
 
-There is no pinning to a version, no retry, no limit of memory. Row groups are decoded in threads where they are large.
+There is no pinning to a version, no retry, no limit of memory. Row groups are decoded in threads where they
+are large.
 """
 
 from __future__ import annotations

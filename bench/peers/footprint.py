@@ -18,8 +18,8 @@ class Footprint:
     """Starts counting when it is made.
 
     This process's CPU time is exact to the microsecond; that of others of its session (Spark's JVM and Python
-    workers) is counted in the kernel's ticks, mostly 10 ms. Peak memory needs Linux; elsewhere it is the most of
-    the process's whole life.
+    workers) is counted in the kernel's ticks, mostly 10 ms. Peak memory needs Linux; elsewhere it is the most
+    of the process's whole life.
     """
 
     def __init__(self) -> None:

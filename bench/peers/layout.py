@@ -1,7 +1,8 @@
-"""What the floor knows of one row group beforehand: which bytes, how they become a small file, which of its rows count.
+"""What the floor knows of one row group beforehand: which bytes, how they become a small file, which of its
+rows count.
 
-Made from a task of accel's plan, outside the timing. The file is laid out by `accel.decode.splice`; decoding it is
-a plain read by pyarrow. Columns that are not nested only.
+Made from a task of accel's plan, outside the timing. The file is laid out by `accel.decode.splice`; decoding
+it is a plain read by pyarrow. Columns that are not nested only.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class _Column:
     pages: tuple[Range, ...]
     rows: int
     """Of the pages, all together."""
-    sure: Rows | slice
+    certain: Rows | slice
     """Which of them are known to match, by their place among the pages' rows."""
     maybe: Rows | slice
 
@@ -57,7 +58,7 @@ class Layout:
     plan: SplicePlan
     columns: tuple[_Column, ...]
     mask: Mask | None
-    sure: int
+    certain: int
     """Rows known to match."""
     maybe: int
     output: tuple[str, ...]
@@ -80,7 +81,7 @@ class Layout:
     def decode(self, get: Callable[[Range], memoryview]) -> int:
         """The file made, decoded and filtered: every row of the answer is there, and counted."""
         if not self.columns:
-            return self.sure
+            return self.certain
         chunks = {column.leaf: _chunk(column, get) for column in self.columns}
         longest = max(column.rows for column in self.columns)
         reader = open_reader(splice(self.plan, chunks, num_rows=longest))
@@ -91,18 +92,18 @@ class Layout:
         else:
             arrays = {name: reader.read_column(ordinal) for name, ordinal in ordinals.items()}
         by_name = {column.name: column for column in self.columns}
-        for name in self.output if self.sure else ():
-            _cut(arrays[name], by_name[name].sure)
+        for name in self.output if self.certain else ():
+            _cut(arrays[name], by_name[name].certain)
         if self.mask is None or not self.maybe:
-            return self.sure
+            return self.certain
         doubtful = {name: _cut(array, by_name[name].maybe) for name, array in arrays.items()}
         mask = self.mask(doubtful)
         if not self.output:
-            return self.sure + sum(int(chunk.true_count) for chunk in mask.chunks)
+            return self.certain + sum(int(chunk.true_count) for chunk in mask.chunks)
         found = 0
         for name in self.output:
             found = len(doubtful[name].filter(mask))
-        return self.sure + found
+        return self.certain + found
 
 
 def _chunk(column: _Column, get: Callable[[Range], memoryview]) -> SplicedChunk:
@@ -121,7 +122,7 @@ def _cut(array: pa.ChunkedArray, rows: Rows | slice) -> pa.ChunkedArray:
 def lay_out(query: Query, task: ScanTask) -> Layout:
     """The layout of a task."""
     schema = task.file.schema
-    maybe = task.rows.intersect(task.sure.invert(task.num_rows)) if task.sure else task.rows
+    maybe = task.rows.intersect(task.certain.invert(task.num_rows)) if task.certain else task.rows
     if not task.needs_filter:
         maybe = task.rows.head(0)
     reads = [read for read in task.reads if read.whole or len(read.ordinal)]
@@ -138,9 +139,9 @@ def lay_out(query: Query, task: ScanTask) -> Layout:
     return Layout(
         path=task.path,
         plan=plan,
-        columns=tuple(_column(task, read, sure=task.sure, maybe=maybe) for read in reads),
+        columns=tuple(_column(task, read, certain=task.certain, maybe=maybe) for read in reads),
         mask=compile_mask(query, task.file.arrow_schema) if maybe else None,
-        sure=task.sure.count,
+        certain=task.certain.count,
         maybe=maybe.count,
         output=tuple(name for name in task.file.query.output.names if name in names),
     )
@@ -150,7 +151,7 @@ def _field(task: ScanTask, read: LeafReads) -> int:
     return next(i for i, (lo, hi) in enumerate(task.file.schema.field_leaves) if lo <= read.leaf < hi)
 
 
-def _column(task: ScanTask, read: LeafReads, *, sure: RowSelection, maybe: RowSelection) -> _Column:
+def _column(task: ScanTask, read: LeafReads, *, certain: RowSelection, maybe: RowSelection) -> _Column:
     if read.whole:
         first, stop = np.zeros(1, np.int64), np.array([task.num_rows], np.int64)
         pages: tuple[Range, ...] = ((read.chunk.start, read.chunk.end),)
@@ -167,7 +168,7 @@ def _column(task: ScanTask, read: LeafReads, *, sure: RowSelection, maybe: RowSe
         dictionary=dictionary,
         pages=pages,
         rows=int((stop - first).sum()),
-        sure=_places(first, stop, sure if read.for_output else sure.head(0)),
+        certain=_places(first, stop, certain if read.for_output else certain.head(0)),
         maybe=_places(first, stop, maybe),
     )
 
@@ -193,7 +194,8 @@ def _places(first: Rows, stop: Rows, rows: RowSelection) -> Rows | slice:
 
 
 def merge(ranges: Sequence[Range], *, gap: int = _GAP, longest: int = _LONGEST) -> list[Range]:
-    """The requests for these ranges, ascending: neighbours in one, what is long in several of equal length."""
+    """The requests for these ranges, ascending: neighbours in one, what is long in several of equal
+    length."""
     merged: list[list[int]] = []
     for start, end in sorted(set(ranges)):
         if merged and start - merged[-1][1] <= gap:

@@ -1,16 +1,19 @@
-"""Polars: `scan_parquet`, lazily, so that projection and filter are pushed down; there is nothing it keeps open.
+"""Polars: `scan_parquet`, lazily, so that projection and filter are pushed down; there is nothing it keeps
+open.
 
 Settings, and why:
 
-- The defaults: statistics on, `parallel="auto"` (which prefilters where it pays), the streaming engine where it is
-  the default. Of an open file it keeps nothing, so it reads the footer on every query; its connections it does keep.
+- The defaults: statistics on, `parallel="auto"` (which prefilters where it pays), the streaming engine where
+  it is the default. Of an open file it keeps nothing, so it reads the footer on every query; its connections
+  it does keep.
 - The storage options name the server in full, and the credential provider is off: none is looked for.
 - `schema` is not given: the documentation offers it to save a footer, and the plan then still reads it.
-- `POLARS_NUM_READERS_PRE_INIT=64` from 5 on two cores: so many files are met at a time. It is the variable that Polars' authors
-  added for scans of many small files (pull request 22700). 2,000 of them took 1.6 s instead of 14.3.
+- `POLARS_NUM_READERS_PRE_INIT=64` from 5 on two cores: so many files are met at a time. It is the variable
+  that Polars' authors added for scans of many small files (pull request 22700). 2,000 of them took 1.6 s
+  instead of 14.3.
 - A count is `select(pl.len())`, which reads the footers alone where there is no filter.
-- Many queries at once: `collect_all`, as documented; a thread a query is no faster. Nor did the other engine or another
-  `parallel` help in any query.
+- Many queries at once: `collect_all`, as documented; a thread a query is no faster. Nor did the other engine
+  or another `parallel` help in any query.
 - A list of values is `is_in`, a prefix `str.starts_with`: both are pushed down.
 """
 

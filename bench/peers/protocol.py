@@ -26,7 +26,8 @@ class Answer:
 
     rows: int
     first: float
-    """Seconds from the start of the call until the first batch was there; the whole call, where all comes at once."""
+    """Seconds from the start of the call until the first batch was there; the whole call, where all comes at
+    once."""
     values: Any = None
     """All of it, as the system gave it, where it came at once: compared when the clock has stopped."""
 
@@ -43,7 +44,8 @@ class Measured:
     cpu: float
     """User and system seconds of this call, all threads, and all processes that the system started."""
     peak: int
-    """The most bytes resident during the call (`VmHWM`), of all those processes together: the libraries included."""
+    """The most bytes resident during the call (`VmHWM`), of all those processes together: the libraries
+    included."""
     each: tuple[int, ...] = ()
     """Of many queries at once, the rows of each."""
     digest: str = ""

@@ -2,19 +2,20 @@
 
 Settings, and why:
 
-- `pre_buffer=True` (the default for Parquet since 14): the ranges of a row group are merged and read in parallel;
-  without it every column chunk is a read of its own.
-- `range_size_limit` of 8 MiB from 32: merged ranges are then read over several connections. A scan of all columns took
-  0.7 of the time, lookups the same; `CacheOptions.from_network_metrics` merges over gaps of megabytes, and is slower.
+- `pre_buffer=True` (the default for Parquet since 14): the ranges of a row group are merged and read in
+  parallel; without it every column chunk is a read of its own.
+- `range_size_limit` of 8 MiB from 32: merged ranges are then read over several connections. A scan of all
+  columns took 0.7 of the time, lookups the same; `CacheOptions.from_network_metrics` merges over gaps of
+  megabytes, and is slower.
 - The Dataset is kept: its fragments then keep the footers that they have read.
-- `pyarrow.set_io_thread_count(64)` from 8: the documentation advises more threads for remote storage; 8 would cap the
-  requests under way at 8.
-- `fragment_readahead=64` from 4: so many files are read ahead ("increasing this number ... could also improve IO
-  utilization"). 2,000 small files took 2.3 s instead of 17.
+- `pyarrow.set_io_thread_count(64)` from 8: the documentation advises more threads for remote storage; 8 would
+  cap the requests under way at 8.
+- `fragment_readahead=64` from 4: so many files are read ahead ("increasing this number ... could also improve
+  IO utilization"). 2,000 small files took 2.3 s instead of 17.
 - The format is named and the files are listed as paths, so that nothing is inspected but the first footer.
 - Literals are given the column's type, so that decimals and moments prune.
-- A full scan is streamed, and its batches dropped; many queries at once: one thread each, the documented way being
-  that scans release the GIL.
+- A full scan is streamed, and its batches dropped; many queries at once: one thread each, the documented way
+  being that scans release the GIL.
 """
 
 from __future__ import annotations
@@ -79,12 +80,15 @@ class PyArrow(Peer):
                 pre_buffer=True, cache_options=pa.CacheOptions(range_size_limit=_RANGE_BYTES)
             )
         )
+        # Older versions know no such argument.
+        trusted = {"tls_ca_file_path": endpoint.authorities} if endpoint.authorities else {}
         self._filesystem = S3FileSystem(
             access_key=endpoint.access_key_id,
             secret_key=endpoint.secret_access_key,
             endpoint_override=endpoint.netloc,
             scheme=endpoint.url.partition(":")[0],
             region=endpoint.region,
+            **trusted,
         )
         self.forget()
 

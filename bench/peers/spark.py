@@ -1,21 +1,26 @@
 """Spark over S3A, on all cores of this machine: `local[*]`, Arrow out.
 
-The jars of S3A do not come with PySpark: `hadoop-aws` of PySpark's own Hadoop version and the AWS SDK's bundle, 660 MB,
-are fetched once from Maven Central by Spark's own `--packages` into the cache of tools, and put on the class path
-afterwards, so that no session copies them.
+The jars of S3A do not come with PySpark: `hadoop-aws` of PySpark's own Hadoop version and the AWS SDK's
+bundle, 660 MB, are fetched once from Maven Central by Spark's own `--packages` into the cache of tools, and
+put on the class path afterwards, so that no session copies them.
 
 Settings, and why:
 
-- `fs.s3a.input.stream.type=analytics`: Amazon's analytics accelerator, which Hadoop 3.5 brings for Parquet: footers are
-  prefetched and kept, column chunks read ahead and blocks kept for a while. Interleaved over twelve warm lookups it took
-  0.76 of the time of `classic`, which reads two thirds of the bytes in three times the requests.
+- `fs.s3a.input.stream.type=analytics`: Amazon's analytics accelerator, which Hadoop 3.5 brings for Parquet:
+  footers are prefetched and kept, column chunks read ahead and blocks kept for a while. Interleaved over
+  twelve warm lookups it took 0.76 of the time of `classic`, which reads two thirds of the bytes in three
+  times the requests.
 - Filter pushdown, column indexes, vectored reads and the vectorized reader are on by default.
-- The DataFrame of each source is kept as a view: listing and schema are then read once; footers Spark reads on every query.
-- `fs.s3a.connection.maximum` and the threads are Hadoop's defaults since 3.4 (500 and 96), raised for just this.
-- Adaptive execution has nothing to adapt in a scan and a filter, and costs a stage: it is off. The session is in UTC.
+- The DataFrame of each source is kept as a view: listing and schema are then read once; footers Spark reads
+  on every query.
+- `fs.s3a.connection.maximum` and the threads are Hadoop's defaults since 3.4 (500 and 96), raised for just
+  this.
+- Adaptive execution has nothing to adapt in a scan and a filter, and costs a stage: it is off. The session is
+  in UTC.
 - Results come by `toArrow`, the documented way to Arrow since 4.0.
 - Many queries at once: a thread each under the FAIR scheduler, as "Scheduling within an application" has it.
-- CPU time and memory count the JVM. Its first queries are slow until its code is compiled: ask a few before measuring.
+- CPU time and memory count the JVM. Its first queries are slow until its code is compiled: ask a few before
+  measuring.
 """
 
 from __future__ import annotations
@@ -93,6 +98,8 @@ class Spark(Peer):
     """`pyspark`, in SQL."""
 
     def open(self, endpoint: Endpoint) -> None:
+        if endpoint.tls:
+            raise Unsupported("the JVM trusts no file in PEM: it would need a key store")
         self._spark = make_session(endpoint, {"spark.sql.adaptive.enabled": "false"})
         self._endpoint = endpoint
         self._views: dict[tuple[str, ...], str] = {}

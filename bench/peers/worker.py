@@ -55,6 +55,7 @@ def _work(peer: Peer, request: dict[str, Any]) -> Callable[[], Answer | list[int
     match verb:
         case "open":
             endpoint = Endpoint(**given)
+            endpoint.trust()
             return lambda: peer.open(endpoint)
         case "run":
             query = from_json(given)

@@ -1,4 +1,5 @@
-"""Changes of pages, chosen by a seeded generator: of levels, runs, lengths, indices into dictionaries, headers."""
+"""Changes of pages, chosen by a seeded generator: of levels, runs, lengths, indices into dictionaries,
+headers."""
 
 from __future__ import annotations
 

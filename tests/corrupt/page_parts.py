@@ -1,4 +1,5 @@
-"""A small Parquet file taken apart into pages whose bodies are decompressed, and put together with some of them changed."""
+"""A small Parquet file taken apart into pages whose bodies are decompressed, and put together with some of
+them changed."""
 
 from __future__ import annotations
 

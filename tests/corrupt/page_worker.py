@@ -1,7 +1,8 @@
-"""Reads files with changed pages by accel and by pyarrow, in a process of its own: either may end the process.
+"""Reads files with changed pages by accel and by pyarrow, in a process of its own: either may end the
+process.
 
-Arguments: the first seed, and the one after the last. Before each case its seed is written to standard output, then
-who is about to read, and what came of it, each a line of JSON.
+Arguments: the first seed, and the one after the last. Before each case its seed is written to standard
+output, then who is about to read, and what came of it, each a line of JSON.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ from accel.decode import dictionary_decode, direct_decoders, rewritten_pages
 from accel.testing import DictStore
 from tests.corrupt.page_changes import INDEXED, change_page
 from tests.corrupt.page_parts import Page, PageId, Parts
+from tests.support import older_pyarrow
 from tests.support.arrow import as_text
+
+older_pyarrow.install(skipping=False)
 
 PATH = "dir/changed.parquet"
 BASES = 240
@@ -129,7 +133,8 @@ def _column(rng: random.Random, rows: int) -> pa.Array:
 
 @lru_cache(BASES)
 def _base(number: int) -> tuple[bytes, Parts, int]:
-    """A file of a column of numbers that stays as it is, and of one to be changed; its parts, and its rows."""
+    """A file of a column of numbers that stays as it is, and of one to be changed; its parts, and its
+    rows."""
     rng = random.Random(number)
     rows = rng.choice([12, 60, 60, 150, 400])
     column = _column(rng, rows)
@@ -253,8 +258,8 @@ class Case:
 
 
 def _references(data: bytes) -> list[pa.Table]:
-    """What pyarrow reads: of all row groups at once, and of one after the other, as then none begins where the last has
-    left off too late; none where it refuses that."""
+    """What pyarrow reads: of all row groups at once, and of one after the other, as then none begins where
+    the last has left off too late; none where it refuses that."""
     tables: list[pa.Table] = []
     with contextlib.suppress(Exception):
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
@@ -279,7 +284,8 @@ def _read(data: bytes, options: accel.Options, **asked: Any) -> tuple[str, Any]:
 
 
 def _judge(case: Case, found: tuple[str, Any], start: int, stop: int) -> tuple[str, str]:
-    """What came of a read of some rows, held against pyarrow's read of a file that is changed where these rows are."""
+    """What came of a read of some rows, held against pyarrow's read of a file that is changed where these
+    rows are."""
     kind, rows = found
     if kind == "escaped":
         return "ESCAPED", rows
@@ -293,7 +299,8 @@ def _judge(case: Case, found: tuple[str, Any], start: int, stop: int) -> tuple[s
         if part and (
             case.names_fewer or (case.metadata and here == as_text(_slice(case.intact, start, stop)))
         ):
-            # What pyarrow refuses may be an index on a page that is not read, or what the footer says of all pages.
+            # What pyarrow refuses may be an index on a page that is not read, or what the footer says of all
+            # pages.
             return "not judged", ""
         return "ONLY PYARROW REFUSES", here[:400]
     wanted = [as_text(table.slice(start, stop - start)) for table in tables]
@@ -308,14 +315,15 @@ def _slice(intact: bytes, start: int, stop: int) -> pa.Table:
 def _settings(rng: random.Random) -> None:
     """Sizes from which on ways of decoding are taken, so that small pages take each."""
     direct_decoders.MOST_PICKED = rng.choice([0, 1 << 15, 1 << 15])
-    direct_decoders._SEVERAL = rng.choice([1, 4])
-    direct_decoders._RARE = rng.choice([1, 64])
+    direct_decoders.SEVERAL = rng.choice([1, 4])
+    direct_decoders.RARE = rng.choice([1, 64])
     dictionary_decode.FEW_VALUES = rng.choice([0, 4096])
-    rewritten_pages._LEAST_PAGE = rng.choice([0, 16 << 10])
+    rewritten_pages.LEAST_PAGE = rng.choice([0, 16 << 10])
 
 
 def run(seed: int, tell: Callable[[str, str, str], None], *, alone: bool = False) -> None:
-    """Read a case by accel in full, in part, or for one row, and tell what came of it; each of them if it is `alone`."""
+    """Read a case by accel in full, in part, or for one row, and tell what came of it; each of them if it is
+    `alone`."""
     case = Case(seed)
     rng = case.rng
     # Of their own, so that a seed stays the same case when a way of decoding comes or goes.
@@ -340,7 +348,7 @@ def say(**words: Any) -> None:
 
 def main(start: int, stop: int) -> None:
     # However small these files are, their page indexes are to be met. Here, as it is for the whole process.
-    accel.reader.reader._WHOLE_BYTES = 0
+    accel.reader.reader.WHOLE_BYTES = 0
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     alone = stop - start == 1
     for seed in range(start, stop):

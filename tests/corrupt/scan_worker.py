@@ -21,7 +21,10 @@ import pyarrow.parquet as pq
 import accel
 import accel.reader.reader
 from accel.testing import DictStore
+from tests.support import older_pyarrow
 from tests.support.arrow import as_text
+
+older_pyarrow.install(skipping=False)
 
 PATH = "dir/damaged.parquet"
 SECONDS = 20.0
@@ -105,14 +108,15 @@ def _chosen(table: pa.Table, mode: str) -> pa.Table:
 
 
 def _peak_kib() -> int:
-    """The most that this process held; `ru_maxrss` begins with what its parent does, which may have run all other tests."""
+    """The most that this process held; `ru_maxrss` begins with what its parent does, which may have run all
+    other tests."""
     with open("/proc/self/status", encoding="ascii", errors="replace") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
 
 
 def main(path: str) -> None:
     # However small these files are, their page indexes are to be met. Here, as it is for the whole process.
-    accel.reader.reader._WHOLE_BYTES = 0
+    accel.reader.reader.WHOLE_BYTES = 0
     intact, cases = pickle.loads(Path(path).read_bytes())
     out = sys.stdout
     full = pq.read_table(pa.BufferReader(intact))

@@ -18,7 +18,10 @@ import accel
 from accel.testing import DictStore
 from tests.corrupt.page_worker import say
 from tests.corrupt.schema_changes import change_footer, with_schema_of
+from tests.support import older_pyarrow
 from tests.support.arrow import as_text
+
+older_pyarrow.install(skipping=False)
 
 PATH = "dir/changed.parquet"
 SECONDS = 30.0
@@ -106,7 +109,8 @@ def run(data: bytes, intact: bytes, rng: random.Random, tell: Callable[[str, str
         say(reader="pyarrow")
         wanted, why = _reference(data)
         if wanted is None:
-            # It may be about what is of no use to read by: the rows are right if they are so by the schema alone.
+            # It may be about what is of no use to read by: the rows are right if they are so by the schema
+            # alone.
             others = [_reference(with_schema_of(data, intact))[0], pq.read_table(pa.BufferReader(intact))]
             right = any(other is not None and _values(found) == _values(other) for other in others)
             tell(

@@ -1,4 +1,5 @@
-"""Cases made from seeds and read by a worker process, which damaged bytes may end: another goes on behind that case."""
+"""Cases made from seeds and read by a worker process, which damaged bytes may end: another goes on behind
+that case."""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ def run_seeds(worker: str, start: int, stop: int) -> tuple[Counter[str], list[st
     Parameters
     ----------
     worker : str
-        The module that reads them. For each case it says lines of JSON: its `seed`; the `reader` that begins, "accel" or
-        "pyarrow"; what was asked (`read`), what came of it (`outcome`, in capitals where that is a fault), and `words`
-        about it; and `done` at the end.
+        The module that reads them. For each case it says lines of JSON: its `seed`; the `reader` that begins,
+        "accel" or "pyarrow"; what was asked (`read`), what came of it (`outcome`, in capitals where that is a
+        fault), and `words` about it; and `done` at the end.
     """
     counts: Counter[str] = Counter()
     faults: list[str] = []

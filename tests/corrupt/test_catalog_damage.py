@@ -1,4 +1,5 @@
-"""Damaged heads and segments of a catalog: the right rows and a warning, or an AccelError; never anything else."""
+"""Damaged heads and segments of a catalog: the right rows and a warning, or an AccelError; never anything
+else."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def separate() -> dict[str, bytes]:
     """An index in two segments, as large ones are: the head holds the ends of their objects."""
     store = DictStore({f"t/{number}.parquet": file(number) for number in range(6)})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("accel.catalog.objects.INLINE_BYTES", 0)
+        patch.setattr("accel.catalog.homes.objects.INLINE_BYTES", 0)
         accel.build_index("t/", store=store)
         for number in range(6, 10):
             store.put(f"t/{number}.parquet", file(number))

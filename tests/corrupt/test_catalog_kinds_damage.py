@@ -1,4 +1,5 @@
-"""Damaged tables of the kinds of a catalog: the right rows, by them or with a warning, or an AccelError; never anything else."""
+"""Damaged tables of the kinds of a catalog: the right rows, by them or with a warning, or an AccelError;
+never anything else."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ FILES = {f"t/{number}.parquet": file(number) for number in range(5)}
 def separate() -> Iterator[None]:
     """Every table is an object of its own, and without bounds nothing is ruled out beside it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("accel.catalog.objects.INLINE_BYTES", 0)
+        patch.setattr("accel.catalog.homes.objects.INLINE_BYTES", 0)
         yield
 
 
@@ -187,7 +188,7 @@ def bitmap(*members: int) -> bytes:
 @pytest.mark.parametrize("damage", list(DAMAGES))
 def test_rows_that_make_no_sense_are_passed_over(damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     table, change = DAMAGES[damage]
-    from accel.catalog import objects
+    from accel.catalog.homes import objects
 
     write = objects.write_table_file
 

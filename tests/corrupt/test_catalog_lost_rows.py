@@ -1,5 +1,6 @@
-"""Tables of a catalog that were written without some of their rows, and that are consistent otherwise: each object has its footer, size
-and etag, and the head names them. The right rows, by the catalog or with a warning, or an AccelError; never a row less."""
+"""Tables of a catalog that were written without some of their rows, and that are consistent otherwise: each
+object has its footer, size and etag, and the head names them. The right rows, by the catalog or with a
+warning, or an AccelError; never a row less."""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
-from accel.catalog import sql_home, sql_pages
 from accel.catalog.describing import WHOLE_FILE
 from accel.catalog.head import CatalogHead
-from accel.catalog.kind import TableRows
-from accel.catalog.kinds import index_of_table
-from accel.catalog.table_files import tail_of_file, write_table_file
+from accel.catalog.homes import sql_home, sql_pages
+from accel.catalog.homes.table_files import tail_of_file, write_table_file
+from accel.catalog.kinds.kind import TableRows
+from accel.catalog.kinds.registry import index_of_table
 from accel.store.memory_store import content_etag
 from accel.testing import DictStore
 from tests.corrupt.test_catalog_kinds_damage import INDEX, INDEXES, file
@@ -106,7 +107,7 @@ def built(*, with_bounds: bool, inline: bool) -> dict[str, bytes]:
     """The objects of an index; without bounds nothing is ruled out beside its kinds."""
     with pytest.MonkeyPatch.context() as patch:
         if not inline:
-            patch.setattr("accel.catalog.objects.INLINE_BYTES", 0)
+            patch.setattr("accel.catalog.homes.objects.INLINE_BYTES", 0)
         store = DictStore(OBJECTS)
         accel.build_index("t/", indexes=INDEXES, columns=None if with_bounds else [], store=store)
     return dict(store.objects)
@@ -115,7 +116,7 @@ def built(*, with_bounds: bool, inline: bool) -> dict[str, bytes]:
 @pytest.mark.parametrize("inline", [True, False], ids=["in the head", "objects"])
 @pytest.mark.parametrize("table", list(QUESTIONS))
 def test_rows_of_a_file_that_objects_lack(table: str, inline: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accel.catalog.objects.INLINE_BYTES", 0)
+    monkeypatch.setattr("accel.catalog.homes.objects.INLINE_BYTES", 0)
     store = DictStore(built(with_bounds=table == "bounds", inline=inline))
     head = CatalogHead.decode(store.objects[f"{INDEX}/head"])
     (segment,) = head.segments
@@ -153,7 +154,7 @@ def test_rows_of_a_file_that_objects_lack(table: str, inline: bool, monkeypatch:
 @pytest.mark.parametrize("table", list(QUESTIONS))
 def test_rows_of_a_file_that_a_builder_loses(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is written is counted by whoever made the rows."""
-    from accel.catalog import objects
+    from accel.catalog.homes import objects
 
     write = objects.write_table_file
 
@@ -173,7 +174,7 @@ def test_rows_of_a_file_that_a_database_lacks(
     table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pages are cut anew without them, with keys and seals of their own."""
-    for name, value in (("_BOUNDS_ROWS", 1), ("_PAGE_ROWS", 3), ("_FEW_PAGES", 0)):
+    for name, value in (("BOUNDS_ROWS", 1), ("PAGE_ROWS", 3), ("FEW_PAGES", 0)):
         monkeypatch.setattr(sql_pages, name, value)
     cut = sql_home.cut_table
 
@@ -198,7 +199,7 @@ def test_bounds_of_a_file_that_a_database_says_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A part that lacks the row of a file, and does not say so."""
-    for name, value in (("_BOUNDS_ROWS", 1), ("_FEW_PAGES", 0)):
+    for name, value in (("BOUNDS_ROWS", 1), ("FEW_PAGES", 0)):
         monkeypatch.setattr(sql_pages, name, value)
     cut = sql_home.cut_table
 

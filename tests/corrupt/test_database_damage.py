@@ -1,7 +1,7 @@
 """Damaged databases: the right rows and a warning, or an AccelError; never anything else.
 
-Bytes of a file of SQLite are changed wherever they may be. In both dialects rows of the tables are changed as SQL changes them, which no
-checksum of the database notices.
+Bytes of a file of SQLite are changed wherever they may be. In both dialects rows of the tables are changed as
+SQL changes them, which no checksum of the database notices.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.catalog import sql_pages, sql_tables
-from accel.catalog.sqlite import SqliteDatabase
+from accel.catalog.homes import sql_pages, sql_tables
+from accel.catalog.homes.sqlite import SqliteDatabase
 from accel.testing import DictStore, Layout, write_file
 from tests.support.postgres import Postgres
 
@@ -40,9 +40,9 @@ def file(number: int) -> bytes:
 @pytest.fixture(scope="module", autouse=True)
 def _small_pages() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("_BOUNDS_ROWS", 2), ("_PAGE_ROWS", 16), ("_FEW_PAGES", 1)):
+        for name, value in (("BOUNDS_ROWS", 2), ("PAGE_ROWS", 16), ("FEW_PAGES", 1)):
             patch.setattr(sql_pages, name, value)
-        patch.setattr(sql_tables, "_AT_ONCE", 5)
+        patch.setattr(sql_tables, "AT_ONCE", 5)
         yield
 
 
@@ -177,7 +177,8 @@ def tables(request: pytest.FixtureRequest, good: bytes, store: DictStore, tmp_pa
     return Tables(index)
 
 
-# The rows of which each change is tried one after the other, and what it does to one; pages of keys, of bounds and of files.
+# The rows of which each change is tried one after the other, and what it does to one; pages of keys, of
+# bounds and of files.
 CHANGES = {
     "gone": "DELETE FROM {pages} WHERE object = ? AND part = ? AND number = ?",
     "no floor": "UPDATE {pages} SET floor = NULL WHERE object = ? AND part = ? AND number = ?",

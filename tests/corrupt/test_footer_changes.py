@@ -1,4 +1,5 @@
-"""Footers changed in any way, above all their schemas: an AccelError, or the rows that pyarrow gives; no other exception.
+"""Footers changed in any way, above all their schemas: an AccelError, or the rows that pyarrow gives; no
+other exception.
 
 `--large` makes 30,000 cases in place of 400.
 """

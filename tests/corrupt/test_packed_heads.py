@@ -1,4 +1,5 @@
-"""Damaged heads of embedded indexes beside the footer, where they stand packed: an index of no use, never another row."""
+"""Damaged heads of embedded indexes beside the footer, where they stand packed: an index of no use, never
+another row."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Pages changed in any way, several ways at once: accel gives the rows that pyarrow gives of the same bytes, or an error.
+"""Pages changed in any way, several ways at once: accel gives the rows that pyarrow gives of the same bytes,
+or an error.
 
-What pyarrow refuses accel refuses too, if it reads it. The rows that are looked for are found by a column that stays as it
-is. `--large` makes 100,000 cases in place of 1,200; of a range of them
-`python -m tests.corrupt.seeds tests.corrupt.page_worker 0 100000` tells what came.
+What pyarrow refuses accel refuses too, if it reads it. The rows that are looked for are found by a column
+that stays as it is. `--large` makes 100,000 cases in place of 1,200; of a range of them `python -m
+tests.corrupt.seeds tests.corrupt.page_worker 0 100000` tells what came.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from tests.corrupt.seeds import run_seeds
 
 FEW, MANY = 1_200, 100_000
 MORE = (3085, 12724, 32299)
-"""Seeds beyond the few that once came to a fault, in a chunk that is read whole: the lists of two leaves that did not
-agree, and a page that says it has more values than it has."""
+"""Seeds beyond the few that once came to a fault, in a chunk that is read whole: the lists of two leaves that
+did not agree, and a page that says it has more values than it has."""
 
 
 @pytest.mark.parametrize("seed", MORE)

@@ -124,7 +124,8 @@ def test_lying_numbers(
         # Bounds are not numbers of the index: no lie in it can cost a row of a scan that does not filter.
         assert mode == WHERE or outcomes.counts == {"intact": len(cases)}
     elif kind == "offset":
-        # The row groups are small, and read together: no row has gone out when it is read anew without the index.
+        # The row groups are small, and read together: no row has gone out when it is read anew without the
+        # index.
         assert outcomes.counts == {"rows" if mode == WHERE else "intact": len(cases)}
     else:
         assert outcomes.counts["error"] > 0

@@ -189,9 +189,15 @@ def test_a_file_of_text_in_a_directory_of_parquet_names_itself(tmp_path: Path) -
 
 
 NAMESAKES: dict[str, tuple[dict[str, Any], str | None]] = {
-    "all columns": ({}, "several columns named 'a' (the others can be read, by columns= b)"),
-    "one of them": ({"columns": ["a"]}, "several columns named 'a' (the others can be read, by columns= b)"),
-    "by another": ({"where": "b = 'y'"}, "several columns named 'a' (the others can be read, by columns= b)"),
+    "all columns": ({}, "several columns named 'a' (the others can be read, by `columns=` b)"),
+    "one of them": (
+        {"columns": ["a"]},
+        "several columns named 'a' (the others can be read, by `columns=` b)",
+    ),
+    "by another": (
+        {"where": "b = 'y'"},
+        "several columns named 'a' (the others can be read, by `columns=` b)",
+    ),
     "by one of them": (
         {"where": "a = 1", "columns": ["b"]},
         "column 'a' is ambiguous: several have that name",

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import accel
+from accel.cli.terminal import short_type
 from accel.decode.spark_types import spark_arrow_schema
 from accel.format.thrift import BINARY, read_struct, write_struct
 from accel.testing import DictStore
@@ -39,3 +40,4 @@ def test_a_time_zone_that_is_not_utf8() -> None:
     alone = accel.scan("t/b.parquet", store=store, cache=accel.Cache())
     assert alone.count_rows() == 3
     assert spark_arrow_schema(alone.schema).field("t").type == pa.timestamp("us", "UTC")
+    assert short_type(alone.schema.field("t").type) == "timestamp[us, UTC]"

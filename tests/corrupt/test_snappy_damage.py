@@ -1,4 +1,5 @@
-"""Damaged Snappy pages by cramjam's library: what pyarrow's own makes of them, and nothing else ever raised."""
+"""Damaged Snappy pages by cramjam's library: what pyarrow's own makes of them, and nothing else ever
+raised."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ LENGTHS = [b"\xff\xff\xff\xff\x0f", b"\xff" * 9 + b"\x01", b"\x80" * 11, b"\x80\
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[codecs.Unpack]:
     """Loaded, for however few bytes."""
-    monkeypatch.setattr(codecs, "_library", codecs._Library())
+    monkeypatch.setattr(codecs, "cramjam_library", codecs.CramjamLibrary())
     unpack = codecs.fast_snappy(1 << 40)
     if unpack is None:
         pytest.skip("cramjam is not installed")
@@ -110,8 +111,8 @@ def test_damaged_files_are_what_pyarrow_takes_them_for(
         keywords = {} if name == "lists" else {"where": rng.choice([None, "c IS NULL", "c IS NOT NULL"])}
         fast = answer(bytes(data), **keywords)
         with monkeypatch.context() as patch:
-            patch.setattr(codecs._library, "decompress", None)
-            patch.setattr(codecs._library, "missing", True)
+            patch.setattr(codecs.cramjam_library, "decompress", None)
+            patch.setattr(codecs.cramjam_library, "missing", True)
             slow = answer(bytes(data), **keywords)
         assert fast[0] == slow[0], number
         # NaN, which damage may make, is no reason to differ.

@@ -1,7 +1,8 @@
 """The fenced blocks of a Markdown page, with what the page says about running them.
 
 A block in a language that runs is run. One that cannot be says why in a comment just before it,
-`<!-- not run: needs an account -->`. A text block after `<!-- prints -->` is the exact output of the block before it.
+`<!-- not run: needs an account -->`. A text block after `<!-- prints -->` is the exact output of the block
+before it.
 """
 
 from __future__ import annotations

@@ -1,30 +1,46 @@
 """Writes the reference parts of the documentation out of the docstrings: `python tests/docs/reference.py`.
 
-A page has a place for them, `<!-- reference: accel.scan -->` to `<!-- end of reference -->`, and what lies between is
-written anew. Of a class or a module the comment may name the only members, or those to leave out: `accel.Metrics (without
-add, warn)`. The text is committed, so that it reads the same in a checkout as on the site; a test holds it against the code.
+A page has a place for them, `<!-- reference: accel.scan -->` to `<!-- end of reference -->`, and what lies
+between is written anew. Of a class or a module the comment may name the only members, or those to leave out:
+`accel.Metrics (without add, warn)`. The text is committed, so that it reads the same in a checkout as on the
+site; a test holds it against the code.
 """
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import griffe
 
-__all__ = ["PAGES", "Entry", "read_entries", "write_references"]
+from accel.cache.cache import Cache
+from accel.scanning import spec
+
+__all__ = ["PAGES", "Entry", "above_of", "read_entries", "write_references"]
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("docs/api.md", "docs/options.md")
+PAGES = (
+    *(
+        f"docs/api/{path.name}"
+        for path in sorted((ROOT / "docs/api").glob("*.md"))
+        if path.name != "index.md"
+    ),
+    "docs/options.md",
+)
 _BLOCK = re.compile(
     r"^(?P<begin><!-- reference: (?P<path>[\w.]+)(?: \((?P<only>[^)]*)\))? -->\n)"
     r"(?:.*?)(?P<end>^<!-- end of reference -->)",
     re.MULTILINE | re.DOTALL,
 )
+_PAGE = re.compile(r"(?<![\[`\w/])docs/(?P<page>[a-z-]+(?:/[a-z-]+)?)(?P<suffix>\.md)?\b")
+"""A page of the documentation, or its folder."""
 _WIDTH = 100
 _TITLES = {
     "parameters": "Parameters",
@@ -52,16 +68,34 @@ def read_entries(page: str) -> list[Entry]:
     return [_entry(found) for found in _BLOCK.finditer(page)]
 
 
-def write_references(page: str) -> str:
-    """The page with all that is written by this program as the code has it now."""
-    package = griffe.load("accel", search_paths=[ROOT], docstring_parser="numpy")
+def write_references(page: str, *, above: str = "../") -> str:
+    """The page with all that is written by this program as the code has it now; `above` leads to docs/."""
+    package = _package()
 
     def fill(found: re.Match[str]) -> str:
         entry = _entry(found)
         lines = _tell_entry(_find(package, entry.path), entry)
-        return found["begin"] + "\n" + "\n".join(lines).strip() + "\n\n" + found["end"]
+        written = _PAGE.sub(lambda named: _link(named, above), "\n".join(lines).strip())
+        return found["begin"] + "\n" + written + "\n\n" + found["end"]
 
     return _BLOCK.sub(fill, page)
+
+
+def above_of(page: str) -> str:
+    """What leads from a page to docs/."""
+    return "../" * (page.count("/") - 1)
+
+
+def _link(named: re.Match[str], above: str) -> str:
+    """A link in place of the page that a docstring names."""
+    page = named["page"] + (".md" if named["suffix"] else "/index.md")
+    return f"[{named[0]}]({above}{page})"
+
+
+@cache
+def _package() -> Any:
+    """The code of accel as griffe reads it, which takes seconds."""
+    return griffe.load("accel", search_paths=[ROOT], docstring_parser="numpy")
 
 
 def _entry(found: re.Match[str]) -> Entry:
@@ -91,6 +125,7 @@ def _tell(found: Any, title: str, entry: Entry) -> Iterator[str]:
     yield f"### {title}"
     yield ""
     if found.is_function:
+        _spell_out(found)
         yield from _code(_signature(found, found.name))
     elif found.is_class:
         own = found.members.get("__init__")
@@ -105,6 +140,29 @@ def _tell(found: Any, title: str, entry: Entry) -> Iterator[str]:
     yield from _docstring(found)
     if found.is_class:
         yield from _members(found, title.rpartition(".")[2], entry)
+
+
+def _spell_out(function: Any) -> None:
+    """Have the arguments of a TypedDict in the signature and the docstring, as `help` shows them."""
+    if not any(str(parameter.annotation).startswith("Unpack[") for parameter in function.parameters):
+        return
+    here = importlib.import_module(function.parent.path)
+    face = getattr(here, function.name)
+    constants = {id(value): name for name, value in vars(spec).items() if isinstance(value, Cache)}
+    function.parameters = griffe.Parameters(
+        *(
+            griffe.Parameter(
+                parameter.name,
+                annotation=str(parameter.annotation),
+                kind=griffe.ParameterKind(parameter.kind.description),
+                default=None
+                if parameter.default is parameter.empty
+                else constants.get(id(parameter.default), repr(parameter.default)),
+            )
+            for parameter in inspect.signature(face).parameters.values()
+        )
+    )
+    function.docstring = griffe.Docstring(inspect.getdoc(face) or "", parent=function)
 
 
 def _members(owner: Any, title: str, entry: Entry) -> Iterator[str]:
@@ -183,7 +241,8 @@ def _docstring(found: Any) -> Iterator[str]:
             for _, text in section.value:
                 yield from _code(text.splitlines())
             continue
-        # Several names with one text are told apart by griffe alone, which gives them all the first one's type.
+        # Several names with one text are told apart by griffe alone, which gives them all the first one's
+        # type.
         for _, alike in groupby(section.value, key=lambda item: item.description):
             yield _item(kind, list(alike))
         yield ""
@@ -244,4 +303,5 @@ def _signature(function: Any, name: str, *, without_self: bool = False) -> list[
 if __name__ == "__main__":
     for page in PAGES:
         path = ROOT / page
-        path.write_text(write_references(path.read_text("utf-8")), "utf-8")
+        above = above_of(page)
+        path.write_text(write_references(path.read_text("utf-8"), above=above), "utf-8")

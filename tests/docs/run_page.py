@@ -1,7 +1,8 @@
-"""Runs the blocks of one page in order, in this process and its directory: `python run_page.py page.json out.json`.
+"""Runs the blocks of one page in order, in this process and its directory: `python run_page.py page.json
+out.json`.
 
-Python blocks share one namespace, as a prompt has it; shell blocks run by `sh -e`. What each printed is written out; the first
-that fails ends the run with a traceback that names the page's own lines.
+Python blocks share one namespace, as a prompt has it; shell blocks run by `sh -e`. What each printed is
+written out; the first that fails ends the run with a traceback that names the page's own lines.
 """
 
 from __future__ import annotations

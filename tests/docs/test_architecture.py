@@ -1,4 +1,5 @@
-"""The architecture page names every room and none that is gone; no room imports one of a row below its own."""
+"""The architecture page names every room and none that is gone; no room imports one of a row below its
+own."""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ WITH_CODE = [name for name, fences in FENCES.items() if any(fence.runs for fence
 
 @pytest.fixture
 def folder(tmp_path: Path, name: str) -> Path:
-    """A directory to run in, with the data set that the page's examples read: the README's is the whole one."""
+    """A directory to run in, with the data set that the page's examples read: the README's is the whole
+    one."""
     if name == "README.md":
         make = [sys.executable, "-m", "demo.flights", str(tmp_path / "demo-data")]
         subprocess.run(make, cwd=ROOT, timeout=120, check=True)
@@ -41,7 +42,8 @@ def folder(tmp_path: Path, name: str) -> Path:
 
 @pytest.fixture(scope="module")
 def bucket_environment(s3: S3Admin, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """What reaches `s3://bucket/flights/`: the variables that obstore knows, and those that a page spells out."""
+    """What reaches `s3://bucket/flights/`: the variables that obstore knows, and those that a page spells
+    out."""
     folder = tmp_path_factory.mktemp("bucket")
     write_flights(folder / "flights")
     s3.create_bucket("bucket")
@@ -60,7 +62,8 @@ def bucket_environment(s3: S3Admin, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def environment(request: pytest.FixtureRequest, name: str) -> Mapping[str, str]:
-    """This process's own, with accel's command on the path; and the way to the bucket, for a page that reads it."""
+    """This process's own, with accel's command on the path; and the way to the bucket, for a page that reads
+    it."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     found = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
     if any("s3://bucket/" in fence.code for fence in FENCES[name] if fence.runs):
@@ -75,7 +78,8 @@ def test_the_pages_are_found() -> None:
 
 @pytest.mark.parametrize("name", FENCES, ids=str)
 def test_what_is_not_run_says_why(name: str) -> None:
-    """A block of code in any language is run or carries its reason; a language that is neither code nor text is an oversight."""
+    """A block of code in any language is run or carries its reason; a language that is neither code nor text
+    is an oversight."""
     plain = {"", "text", "sql", "toml", "yaml", "json", "xml", "ini", "make", "ebnf"}
     unknown = [
         f"line {f.line}: {f.language}"
@@ -83,6 +87,15 @@ def test_what_is_not_run_says_why(name: str) -> None:
         if not f.runs and f.reason is None and f.language not in plain
     ]
     assert unknown == []
+
+
+@pytest.mark.parametrize("name", FENCES, ids=str)
+def test_what_stands_below_code_is_marked_as_its_output(name: str) -> None:
+    lines = [line for line in (ROOT / name).read_text(encoding="utf-8").splitlines() if line.strip()]
+    below = [
+        text for text, above in zip(lines[1:], lines, strict=False) if above == "```" and text == "```text"
+    ]
+    assert below == []
 
 
 _FROM_A_FILE = "run this from a file or a notebook.)"

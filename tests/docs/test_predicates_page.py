@@ -147,5 +147,6 @@ def test_the_grammar_names_every_word() -> None:
     assert words == {
         *("AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "ILIKE", "IS", "DISTINCT", "FROM"),
         *("TRUE", "FALSE", "NULL", "DATE", "TIME", "TIMESTAMP", "DOUBLE", "X", "E"),
+        *("EXTRACT", "YEAR", "CAST", "AS", "INTERVAL"),
     }
     assert set(re.findall(r'"([<>=!]+)"', grammar)) == {"=", "==", "<>", "!=", "<", "<=", ">", ">="}

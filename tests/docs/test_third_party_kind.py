@@ -1,4 +1,5 @@
-"""The page's own index kind, shipped as a package of its own: found by its entry point, and not missed where it is absent."""
+"""The page's own index kind, shipped as a package of its own: found by its entry point, and not missed where
+it is absent."""
 
 from __future__ import annotations
 
@@ -61,8 +62,8 @@ def run(script: str, folder: Path, *sites: Path) -> str:
 
 def test_a_package_brings_its_kind(package: Path, tmp_path: Path) -> None:
     run(WRITE, tmp_path, package)
-    # Rows found, and rows that were read for it: every page of the second quarter has the first network, and none the
-    # second, although it lies between their bounds.
+    # Rows found, and rows that were read for it: every page of the second quarter has the first network, and
+    # none the second, although it lies between their bounds.
     assert json.loads(run(READ, tmp_path, package)) == [[1, 5_000], [0, 0]]
     # Who does not have the package reads what statistics leave.
     assert json.loads(run(READ, tmp_path)) == [[1, 5_000], [0, 5_000]]

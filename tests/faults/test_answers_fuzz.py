@@ -1,4 +1,5 @@
-"""Servers, and what stands before them, that answer anyhow: the rows of one version, or an AccelError, in time."""
+"""Servers, and what stands before them, that answer anyhow: the rows of one version, or an AccelError, in
+time."""
 
 from __future__ import annotations
 
@@ -151,7 +152,7 @@ async def plainly(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     yield
-    direct_store._left_to_obstore.clear()
+    direct_store.left_to_obstore.clear()
 
 
 def settings_of(way: str, server: ObjectServer) -> tuple[str, dict[str, Any], Transport]:
@@ -228,6 +229,6 @@ async def test_whatever_a_server_answers(way: str, server: ObjectServer, large: 
         except BaseException as error:
             error.add_note(f"after {trouble.kinds}, {trouble.share}, {trouble.other is None}, {trouble.turn}")
             raise
-        direct_store._left_to_obstore.clear()
+        direct_store.left_to_obstore.clear()
     assert told["1"] > 0
     assert set(told) - {str(name) for name in TRUTH}

@@ -1,7 +1,7 @@
 """Many writers and readers of one catalog, on stores that fail now and then, and builders that are killed.
 
-Each file says in its rows which file it is and which version of it, so that every answer can be compared with the states
-that the directory went through while it was read.
+Each file says in its rows which file it is and which version of it, so that every answer can be compared with
+the states that the directory went through while it was read.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ from accel.testing import DictStore, FaultStore, Status, write_file
 from tests.support.proxy import Proxy
 from tests.support.relay import Passage
 from tests.support.s3 import S3Admin
+
+# Files are replaced all the time, which scans by the list of the index tell.
+pytestmark = pytest.mark.filterwarnings("ignore:.*replaced since the index at:UserWarning")
 
 ROWS = 4
 SECONDS = 2.5
@@ -239,7 +242,8 @@ class Crowd:
 
 
 class Unreliable(FaultStore):
-    """A store that takes objects, and fails now and then: reads, writes that were not made, and writes that were."""
+    """A store that takes objects, and fails now and then: reads, writes that were not made, and writes that
+    were."""
 
     def __init__(self, inner: DictStore, seed: int, rate: float) -> None:
         self._r = random.Random(seed)

@@ -19,6 +19,9 @@ from tests.faults.test_catalog_commits import STAYING, Crowd, History, InMemory,
 from tests.support.cutting_relay import CuttingRelay
 from tests.support.postgres import Postgres
 
+# Files are replaced all the time, which scans by the list of the index tell.
+pytestmark = pytest.mark.filterwarnings("ignore:.*replaced since the index at:UserWarning")
+
 KILLS, BUDGET = 50, 12.0
 
 
@@ -59,7 +62,7 @@ def keep(source: str, index: str) -> None:
 def test_a_builder_is_killed_at_many_moments(tmp_path: Path) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["accel.catalog.inspecting", "accel.catalog.sqlite", "accel.store.local_store", __name__]
+        ["accel.catalog.inspecting", "accel.catalog.homes.sqlite", "accel.store.local_store", __name__]
     )
     (tmp_path / "t").mkdir()
     source, index = str(tmp_path / "t"), f"sqlite:///{tmp_path}/index.db"

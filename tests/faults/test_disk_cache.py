@@ -1,4 +1,5 @@
-"""Metadata that outlives the process: fewer requests, never another answer, whatever becomes of the directory."""
+"""Metadata that outlives the process: fewer requests, never another answer, whatever becomes of the
+directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A cache directory to which anything happens between scans: the rows are those of the files, and nothing is raised."""
+"""A cache directory to which anything happens between scans: the rows are those of the files, and nothing is
+raised."""
 
 from __future__ import annotations
 

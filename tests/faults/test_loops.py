@@ -21,10 +21,11 @@ from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
-from accel.store import io_loop
-from accel.store.client import Client, client_for
+from accel.runtime import io_loop
+from accel.runtime.tasks import Call
+from accel.store.client import Client
+from accel.store.clients import client_for
 from accel.store.location import parse_url
-from accel.store.tasks import Call
 from accel.testing import DictStore
 
 pytestmark = pytest.mark.usefixtures("few_to_collect")
@@ -334,7 +335,7 @@ async def test_cancelled_at_every_turn_a_read_leaves_nothing_behind(turns: int) 
 
 INTERRUPTED = """
 import asyncio, sys, time
-from accel.store import io_loop
+from accel.runtime import io_loop
 async def work():
     print("started", flush=True)
     try:

@@ -1,7 +1,7 @@
 """Many scans at once, over objects that change meanwhile and a store that fails, by callers that go away.
 
-Whatever comes of a scan is of one version of each file, or an error of accel's; afterwards no task, request or shared
-read is left. Longer runs of this found a closed scan that never ended.
+Whatever comes of a scan is of one version of each file, or an error of accel's; afterwards no task, request
+or shared read is left. Longer runs of this found a closed scan that never ended.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pytest
 import accel
 from accel.errors import StoreError
 from accel.ranges import ByteRange, Suffix
-from accel.store import io_loop
+from accel.runtime import io_loop
 from accel.store.range_store import ObjectEntry, Payload
 from accel.store.request_errors import IncompleteBodyError
 from accel.testing import DictStore, Layout, write_file
@@ -109,7 +109,8 @@ def question(rng: random.Random, store: Wild, cache: Any, source: Source) -> tup
 
 
 async def call(rng: random.Random, store: Wild, cache: Any, source: Source) -> bool:
-    """A caller that takes all, or a batch, or goes away, and asks again where a file changed; whether it had all."""
+    """A caller that takes all, or a batch, or goes away, and asks again where a file changed; whether it had
+    all."""
     scan, first, stop = question(rng, store, cache, source)
     whole = rng.random() >= 0.3
 
@@ -217,7 +218,8 @@ class Late(DictStore):
 
 
 def test_metadata_that_another_had_asked_for_is_older_than_the_listing() -> None:
-    """Whoever lists a directory, and finds its file being opened, shares that, unless it was replaced meanwhile."""
+    """Whoever lists a directory, and finds its file being opened, shares that, unless it was replaced
+    meanwhile."""
     layout, cache = Layout(), accel.Cache()
     store = Late({"d/f": version(0, 0, layout)})
     counts: dict[str, int] = {}

@@ -21,7 +21,7 @@ import pytest
 import accel
 from accel import memory
 from accel.ranges import ByteRange, Suffix
-from accel.store import io_loop
+from accel.runtime import io_loop
 from accel.store.range_store import Payload, RangeStore
 from accel.testing import DictStore, LatencyStore, Layout, RecordingStore, table, write_file
 from accel.testing.stores import StoreWrapper
@@ -96,7 +96,8 @@ def pageless() -> bytes:
 
 @pytest.fixture
 def pool() -> Iterator[pa.MemoryPool]:
-    """What pyarrow allocates meanwhile, counted from zero; accel too, which has a pool of its own otherwise."""
+    """What pyarrow allocates meanwhile, counted from zero; accel too, which has a pool of its own
+    otherwise."""
     before = pa.default_memory_pool()
     counting = counting_pool()
     pa.set_memory_pool(counting)

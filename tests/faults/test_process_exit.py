@@ -24,8 +24,8 @@ RUNS = int(os.environ.get("ACCEL_STRESS", "40"))
 PROGRAM = """
 import asyncio, sys, time
 from obstore.store import LocalStore
-from accel.store import io_loop
-from accel.store.client import client_for
+from accel.runtime import io_loop
+from accel.store.clients import client_for
 from accel.store.location import parse_url
 from accel.metrics import Metrics
 
@@ -94,8 +94,8 @@ def test_every_run_ends_with_its_own_status(tmp_path: pathlib.Path) -> None:
 
 WAITS = """
 import asyncio, sys, threading, time
-from accel.store import io_loop
-from accel.store.tasks import tracked
+from accel.runtime import io_loop
+from accel.runtime.tasks import tracked
 
 async def idle():
     pass
@@ -112,7 +112,7 @@ if sys.argv[1] != "none":
     threading.Thread(target=hold, args=(call, float(sys.argv[1])), daemon=True).start()
     del call
 began = time.monotonic()
-io_loop._shut_down()
+io_loop.shut_down()
 print(round(time.monotonic() - began, 3))
 """
 
@@ -130,7 +130,7 @@ def test_the_end_waits_for_threads_that_hold_a_call_and_not_for_ever(
 
 DRAINED = """
 import asyncio
-from accel.store import io_loop
+from accel.runtime import io_loop
 
 class Session:
     async def close(self):
@@ -161,7 +161,7 @@ def test_what_still_runs_ends_and_sessions_are_closed() -> None:
 
 STUCK = """
 import asyncio
-from accel.store import io_loop
+from accel.runtime import io_loop
 
 class Session:
     async def close(self):
@@ -252,8 +252,8 @@ def test_a_call_that_never_returns_does_not_keep_the_process() -> None:
 
 HTTP = """
 import sys
-from accel.store import io_loop
-from accel.store.client import client_for
+from accel.runtime import io_loop
+from accel.store.clients import client_for
 from accel.store.location import parse_url
 from accel.metrics import Metrics
 url = parse_url(sys.argv[1])
@@ -311,7 +311,7 @@ def test_a_daemon_thread_that_scans_ends_with_the_process_and_without_a_word(tmp
 
 def test_an_unhandled_error_keeps_its_status() -> None:
     program = (
-        "from accel.store import io_loop\nasync def fail(): raise KeyError('mine')\nio_loop.run(fail())\n"
+        "from accel.runtime import io_loop\nasync def fail(): raise KeyError('mine')\nio_loop.run(fail())\n"
     )
     done = ended(program)
     assert done.returncode == 1
@@ -325,8 +325,8 @@ def test_reading_a_local_file_does_not_load(module: str, tmp_path: pathlib.Path)
     (tmp_path / "f").write_bytes(bytes(100))
     program = (
         "import sys\n"
-        "from accel.store import io_loop\n"
-        "from accel.store.client import client_for\n"
+        "from accel.runtime import io_loop\n"
+        "from accel.store.clients import client_for\n"
         "from accel.store.location import parse_url\n"
         "from accel.metrics import Metrics\n"
         "url = parse_url(sys.argv[1])\n"

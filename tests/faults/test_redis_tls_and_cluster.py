@@ -93,7 +93,7 @@ async def test_a_shared_cache_over_tls(
     secure: int, authorities: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(authorities[0]))
-    store = open_shared(f"rediss://:{SECRET}@localhost:{secure}/0/shared?timeout=5")._store
+    store = open_shared(f"rediss://:{SECRET}@localhost:{secure}/0/shared?timeout=5").store
     await store.put_many({b"key": b"entry"})
     assert (await store.get_many([b"key", b"none"])).entries == {b"key": b"entry"}
     await store.close()

@@ -1,6 +1,7 @@
 """An object that is replaced between questions, and between the requests of one, under caches of every size.
 
-What is larger than a part of the data cache is kept by other rules than lookups are: no rule may mix versions.
+What is larger than a part of the data cache is kept by other rules than lookups are: no rule may mix
+versions.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -230,3 +231,41 @@ async def test_a_suffix_of_the_wrong_length_is_refused() -> None:
     bench.store.inner = Generous({"f": BODY})
     with pytest.raises(StoreError, match="answered with 105 bytes"):
         await bench.client.read_tail("f", 100, metrics=bench.metrics)
+
+
+async def test_a_server_that_never_answers_is_given_up_after_90_seconds() -> None:
+    """By default: three attempts of 30 seconds."""
+    now = 0.0
+
+    async def answer_never(path: str, want: object, *, if_match: str | None = None) -> None:
+        nonlocal now
+        now += Options().read_timeout
+        raise StoreError("the server made no progress in time", path=path, transient=True)
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    store = DictStore({"f": BODY})
+    store.read = answer_never  # type: ignore[method-assign,assignment]
+    retry = dataclasses.replace(Retry.of(Options()), clock=lambda: now, sleep=sleep)
+    client = Client(store, root="mem://box", token="t", options=Options(), retry=retry)
+    with pytest.raises(
+        StoreError, match=r"in time, 3 times \(`options.retry_seconds` says how long to try\)"
+    ):
+        await client.read_tail("f", 10, metrics=Metrics())
+    assert 90 <= now < 100
+
+
+async def test_bytes_that_come_begin_the_time_anew() -> None:
+    now = 0.0
+    bench = Bench([CutBody(30), CutBody(20), Status(503), None], attempts=6)
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += 50.0
+
+    retry = dataclasses.replace(bench.client.retry, clock=lambda: now, sleep=sleep, seconds=75.0)
+    bench.client = Client(bench.store, root="mem://box", token="t", options=Options(), retry=retry)
+    assert await bench.read(100, 200) == BODY[100:200]
+    assert len(bench.asked) == 4

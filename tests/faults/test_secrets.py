@@ -1,7 +1,8 @@
-"""What is secret in a URL, a header or a key stands nowhere in what a failure shows, or keeps for others to show.
+"""What is secret in a URL, a header or a key stands nowhere in what a failure shows, or keeps for others to
+show.
 
-Error trackers, pytest and rich print the variables of every frame of a traceback, and of those of all errors that led to
-it; so all of that is looked through.
+Error trackers, pytest and rich print the variables of every frame of a traceback, and of those of all errors
+that led to it; so all of that is looked through.
 """
 
 from __future__ import annotations
@@ -131,7 +132,8 @@ def server() -> Iterator[Server]:
 
 
 def leaks(failure: BaseException) -> list[str]:
-    """Where the secret stands in an error, in what led to it, and in the variables of accel's and others' frames."""
+    """Where the secret stands in an error, in what led to it, and in the variables of accel's and others'
+    frames."""
     found: list[str] = []
     seen: set[int] = set()
     pending: list[BaseException | None] = [failure]
@@ -293,8 +295,17 @@ WRITERS: dict[str, Callable[[str, dict[str, Any] | None], object]] = {
 }
 
 
+class Settings:
+    """Those of a session, none of which is set."""
+
+    def get(self, name: str, default: str) -> str:
+        return default
+
+
 class Session:
     """What planning needs of Spark's."""
+
+    conf = Settings()
 
     def createDataFrame(self) -> None: ...
 
@@ -314,6 +325,69 @@ def test_what_writes_and_what_spark_reads(
     }[given]
     error = failure_of(lambda: WRITERS[verb](url, options))
     assert isinstance(error, accel.StoreError)
+    assert leaks(error) == []
+
+
+def tables(url: str) -> dict[str, Callable[[], Any]]:
+    """Tables at a server that denies, and catalogs that are not there."""
+    keys = {**KEYS, "endpoint": url}
+    rest = {"type": "rest", "token": SECRET, "credential": f"id:{SECRET}", "s3.secret-access-key": SECRET}
+    away = f"u:{SECRET}@127.0.0.1:1"
+    return {
+        "delta, presigned": lambda: accel.tables.delta(f"{url}/t?{QUERY}"),
+        "delta, a store that denies": lambda: accel.tables.delta("s3://b/t", storage_options=keys),
+        "iceberg, presigned": lambda: accel.tables.iceberg(f"{url}/t/metadata/v1.metadata.json?{QUERY}"),
+        "iceberg, a directory": lambda: accel.tables.iceberg(f"{url}/t?{QUERY}"),
+        "iceberg, a store that denies": lambda: accel.tables.iceberg("s3://b/t", storage_options=keys),
+        "iceberg, REST": lambda: accel.tables.iceberg("db.t", catalog={**rest, "uri": url}),
+        "iceberg, REST with a user": lambda: accel.tables.iceberg(
+            "db.t", catalog={"type": "rest", "uri": f"http://{away}/?sig={SECRET}"}
+        ),
+        "iceberg, SQL": lambda: accel.tables.iceberg(
+            "db.t", catalog={"type": "sql", "uri": f"postgresql+psycopg2://{away}/db"}
+        ),
+        "iceberg, no catalog": lambda: accel.tables.iceberg(
+            "db.t", catalog={"type": "none", "token": SECRET}
+        ),
+        "ducklake": lambda: accel.tables.ducklake(f"postgresql://{away}/db", "main.t"),
+        "ducklake, a parameter": lambda: accel.tables.ducklake(
+            f"postgresql://u@127.0.0.1:1/db?password={SECRET}", "main.t"
+        ),
+        "ducklake, no port": lambda: accel.tables.ducklake(f"postgresql://u:{SECRET}@h:x/db", "main.t"),
+        "ducklake, no database": lambda: accel.tables.ducklake(f"mysql://u:{SECRET}@h/db", "main.t"),
+        "hive, a user": lambda: accel.tables.hive(f"thrift://{away}", "db.t"),
+    }
+
+
+TABLE_VERBS: dict[str, Callable[[Any, Path], object]] = {
+    "rows": lambda table, _: accel.scan(table, "v > 5", cache=accel.Cache(), options=QUICK).to_table(),
+    "count": lambda table, _: accel.scan(table, cache=accel.Cache(), options=QUICK).count_rows(),
+    "index": lambda table, at: accel.build_index(
+        table, to=at / "index", indexes={"v": "keys"}, options=QUICK
+    ),
+}
+
+
+@pytest.mark.parametrize("verb", TABLE_VERBS)
+@pytest.mark.parametrize("name", tables(""))
+@pytest.mark.filterwarnings("ignore")
+def test_tables(server: Server, name: str, verb: str, tmp_path: Path) -> None:
+    server.answer = ANSWERS["403"]
+
+    def ask() -> object:
+        table = tables(server.url)[name]()
+        assert SECRET not in f"{table!r} {table}"
+        return TABLE_VERBS[verb](table, tmp_path)
+
+    error = failure_of(ask)
+    assert isinstance(error, accel.AccelError)
+    assert leaks(error) == []
+
+
+def test_a_catalog_that_is_asked_for_credentials(server: Server) -> None:
+    server.answer = ANSWERS["403"]
+    error = failure_of(lambda: tables(server.url)["iceberg, SQL"]().vend())
+    assert isinstance(error, accel.AccelError)
     assert leaks(error) == []
 
 

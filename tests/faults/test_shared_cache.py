@@ -1,4 +1,5 @@
-"""Metadata that a fleet shares on a server: fewer requests, never another answer, whatever becomes of the server."""
+"""Metadata that a fleet shares on a server: fewer requests, never another answer, whatever becomes of the
+server."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ import pytest
 import accel
 from accel.cache.disk import StoredMetadata
 from accel.ranges import Kind
-from accel.store import client as client_module
+from accel.store import clients as client_module
 from accel.testing import DictStore, RecordingStore, write_file
 from tests.faults.test_secrets import failure_of, leaks
 from tests.faults.versions import OPTIONS, PATH, WHERE, expected, outcome, version
@@ -101,7 +102,7 @@ async def point(server: Proxy, cache: accel.Cache, *, name: int = 1) -> accel.Me
     scan = accel.scan(f"{server.url}/{PATH}", POINT, cache=cache, options=OPTIONS)
     found = await scan.to_table_async()
     assert found.to_pylist() == [{"key": 4321, "version": name, "value": 43210 + name}]
-    wait_for(lambda: cache._shared is None or not cache._shared._waiting)
+    wait_for(lambda: cache.shared_tier is None or not cache.shared_tier.waiting)
     return scan.metrics
 
 
@@ -271,8 +272,8 @@ def test_entries_that_are_no_footers_are_read_anew(bucket: tuple[str, RecordingS
     first = accel.Cache(shared=shared)
     assert accel.scan(url, "n = 7", cache=first).count_rows() == 1
     wait_for(lambda: first.stats().shared_written == FILES)
-    assert first._shared is not None
-    entries = first._shared._store._entries  # type: ignore[attr-defined]
+    assert first.shared_tier is not None
+    entries = first.shared_tier.store.entries  # type: ignore[attr-defined]
     for at, (key, entry) in enumerate(list(entries.items())):
         stored = StoredMetadata.decode(entry, key)
         assert stored is not None
@@ -351,8 +352,8 @@ def test_a_server_that_ends_and_comes_back_empty_costs_requests_only(
     store.clear()
     lookups = 0
     second = accel.Cache(shared=shared)
-    assert second._shared is not None
-    get_many = second._shared._store.get_many
+    assert second.shared_tier is not None
+    get_many = second.shared_tier.store.get_many
 
     async def ending(keys: Any) -> Any:
         nonlocal lookups
@@ -361,12 +362,12 @@ def test_a_server_that_ends_and_comes_back_empty_costs_requests_only(
             own_redis.end()
         return await get_many(keys)
 
-    second._shared._store.get_many = ending  # type: ignore[method-assign]
+    second.shared_tier.store.get_many = ending  # type: ignore[method-assign]
     try:
         scan = accel.scan(url, "n >= 0", cache=second, columns=["n"])
         assert scan.to_table().num_rows == 2 * FILES
     finally:
-        del second._shared._store.get_many  # type: ignore[attr-defined]
+        del second.shared_tier.store.get_many  # type: ignore[attr-defined]
     metrics = scan.metrics
     assert metrics.shared_hits + metrics.shared_failures == FILES
     assert metrics.shared_hits > 0
@@ -397,8 +398,8 @@ def test_the_password_is_shown_nowhere(own_redis: RedisServer, server: Proxy, ca
         scan.explain(),
         plan,
         plan.tasks,
-        cache._shared,
-        vars(cache._shared),
+        cache.shared_tier,
+        vars(cache.shared_tier),
     ]
     assert repr(cache).endswith(f"shared='redis://127.0.0.1:{own_redis.port}/0/c')")
     assert SECRET not in " ".join(f"{one!r} {one}" for one in shown)
@@ -429,5 +430,5 @@ def test_a_url_that_is_refused_is_in_nothing_that_the_error_keeps(url: str) -> N
 def test_a_copy_of_a_cache_shares_what_it_shares() -> None:
     cache = accel.Cache(shared="memory://copied")
     copied = pickle.loads(pickle.dumps(cache))
-    assert copied._shared._store is cache._shared._store
+    assert copied.shared_tier.store is cache.shared_tier.store
     assert os.fspath(repr(copied)) == repr(cache)

@@ -1,6 +1,7 @@
 """An object is replaced while it is read: the answer is one version whole, or an error, never a mixture.
 
-The stores here are in memory and change at an exact request; `test_torn_reads_minio.py` does the same over sockets.
+The stores here are in memory and change at an exact request; `test_torn_reads_minio.py` does the same over
+sockets.
 """
 
 from __future__ import annotations

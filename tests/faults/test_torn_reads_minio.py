@@ -1,4 +1,4 @@
-"""Torn reads over sockets: a real MinIO behind the proxy, through obstore (s3://) and aiohttp (http://)."""
+"""Torn reads over sockets: a real MinIO behind the proxy, by URLs of S3 and of the web."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ async def test_the_whole_object_instead_of_a_range(
 
     proxy = make_proxy(minio.url, script=script)
     found = await outcome(scan_of(scheme, minio, public, proxy), a=A_ROWS)
-    # Through aiohttp a 200 is read up to what was wanted; obstore refuses it.
+    # Over the web a 200 is read up to what was wanted; obstore refuses it.
     assert found == "a" if scheme == "http" else found in {"a", "StoreError"}
 
 

@@ -1,4 +1,5 @@
-"""The 336,776 flights of 2013 in a public bucket of a real MinIO, and the answer that every way in must give."""
+"""The 336,776 flights of 2013 in a public bucket of a real MinIO, and the answer that every way in must
+give."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from obstore.store import AzureStore, GCSStore
 
 import accel
 from accel.ranges import ByteRange, Kind
-from accel.store.client import client_for
+from accel.store.clients import client_for
 from accel.store.http_store import HttpStore
 from accel.store.obstore_store import ObstoreStore
 from tests.support.azure import KEY, Azurite, install_azurite

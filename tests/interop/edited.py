@@ -85,7 +85,8 @@ def rewrite_index(
     *,
     change: Callable[[dict[str, list[Any]]], None],
 ) -> bytes:
-    """The file with another column index of a chunk: `change` takes its lists, "null_pages", "low", "high" and "nulls"."""
+    """The file with another column index of a chunk: `change` takes its lists, "null_pages", "low", "high"
+    and "nulls"."""
     body, fields = _split(raw)
     chunk = chunk_of(fields, group, column)
     offset, length = chunk[6][1], chunk[7][1]

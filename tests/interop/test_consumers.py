@@ -74,6 +74,14 @@ def test_polars_takes_a_scan(store: RecordingStore, full: pa.Table) -> None:
         assert frame["s"].to_list() == full.column("s").to_pylist()[4000:]
 
 
+def test_pandas_is_told_to_ask_the_scan(store: RecordingStore) -> None:
+    """It would make a frame of batches."""
+    scan = scan_of(store, "i32 < 10", columns=["i32"])
+    with pytest.raises(TypeError, match="to_pandas"):
+        pandas.DataFrame(scan)
+    assert scan.to_pandas().shape == (10, 1)
+
+
 def test_pyarrow_takes_a_scan(store: RecordingStore, full: pa.Table) -> None:
     table = pa.table(scan_of(store))
     assert table.schema == full.schema

@@ -17,7 +17,7 @@ GOLDEN = Path(__file__).parent / "golden"
 @pytest.mark.parametrize("small", [1 << 20, 0], ids=["whole", "in parts"])
 @pytest.mark.parametrize("place", [0, 1, 47, 48, 120, 239])
 def test_bitmaps_of_each_row_group(monkeypatch: pytest.MonkeyPatch, place: int, small: int) -> None:
-    monkeypatch.setattr("accel.planning.embedded._SMALL", small)
+    monkeypatch.setattr("accel.planning.embedded.SMALL", small)
     wanted = rows().slice(place, 1).to_pylist()
     store = DictStore({"f.parquet": (GOLDEN / "bitmap_v1.parquet").read_bytes()})
     options = accel.Options(probe_min_bytes=0, tail_hint=512, max_tail_hint=512)

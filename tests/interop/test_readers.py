@@ -1,4 +1,5 @@
-"""DuckDB and Polars read the very files that accel reads, and answer the same questions with whole rows, in order.
+"""DuckDB and Polars read the very files that accel reads, and answer the same questions with whole rows, in
+order.
 
 Each reads a file whole first, and is asked then: over a file both prune by bounds that leave out NaN.
 """

@@ -112,7 +112,8 @@ def test_indexes_put_into_the_file_change_no_answer(name: str, tmp_path: Path) -
             assert ask(str(path), question, cache=accel.Cache()) == value_of(question), title(question)
 
 
-# -- files made here: each fault, and its like -----------------------------------------------------------------------
+# -- files made here: each fault, and its like
+# -----------------------------------------------------------------------
 
 
 def i64(value: int) -> bytes:
@@ -320,7 +321,8 @@ def test_dictionary_arrays_are_told_by_the_schema_of_each_file(tmp_path: Path) -
     assert scan.to_table().column("row").to_pylist() == [4, 7] * 10
 
 
-# -- page bounds ------------------------------------------------------------------------------------------------------
+# -- page bounds
+# ------------------------------------------------------------------------------------------------------
 
 LONG = [f"key-{i:04}-of-a-long-text" for i in range(64)]
 
@@ -413,7 +415,8 @@ def test_page_bounds_that_contradict_nothing_are_used(
     assert scan.metrics.pages.kept <= 12
 
 
-# -- bloom filters ----------------------------------------------------------------------------------------------------
+# -- bloom filters
+# ----------------------------------------------------------------------------------------------------
 
 
 def parsed(raw: bytes) -> FileMetadata:
@@ -477,7 +480,8 @@ def test_a_bloom_filter_with_few_bits_still_excludes(ndv: int, tmp_path: Path) -
     assert excluded >= 14
 
 
-# -- the rest ---------------------------------------------------------------------------------------------------------
+# -- the rest
+# ---------------------------------------------------------------------------------------------------------
 
 
 def stored_as_null(nullable: bool, count: int = 6) -> bytes:
@@ -531,7 +535,8 @@ WRITERS = [
 
 @pytest.mark.parametrize("seed", range(40))
 def test_random_contradictions_lose_no_row_and_add_none(seed: int, tmp_path: Path) -> None:
-    """Statistics that are right, but for a null count or a column index that these, or the writer, give away."""
+    """Statistics that are right, but for a null count or a column index that these, or the writer, give
+    away."""
     rng = random.Random(seed)
     kind = rng.choice(["text", "number", "coded"])
     pool: list[Any] = [f"v{i}" for i in range(9)] if kind != "number" else list(range(9))

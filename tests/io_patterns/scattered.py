@@ -1,7 +1,7 @@
 """A file in which what a predicate selects lies scattered, and the bounds of pages tell nothing of it.
 
-2 row groups of 80,000 rows in pages of 1,000; `code` is each whole number once, in no order, so that the bounds of every
-page hold almost any.
+2 row groups of 80,000 rows in pages of 1,000; `code` is each whole number once, in no order, so that the
+bounds of every page hold almost any.
 """
 
 from __future__ import annotations

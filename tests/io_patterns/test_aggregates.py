@@ -1,7 +1,7 @@
 """The requests of aggregates: what metadata proves is not read.
 
-The file: 40,000 rows in 4 row groups, pages of 500 rows; `key` ascends; `x` and `f` have zone maps by page; `s` is
-text without one, and long.
+The file: 40,000 rows in 4 row groups, pages of 500 rows; `key` ascends; `x` and `f` have zone maps by page;
+`s` is text without one, and long.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def test_a_zone_map_of_several_things_answers_for_each(
 
 
 def test_a_damaged_zone_map_is_read_past(files: dict[str, bytes], rows: pa.Table) -> None:
-    damaged = files["zoned.parquet"].replace(b"AIZ3", b"AIZ9")
+    damaged = files["zoned.parquet"].replace(b"AIZ4", b"AIZ9")
     store = RecordingStore(DictStore({"zoned.parquet": damaged}))
     scan = ask(store)
     check(scan, ALL, rows)

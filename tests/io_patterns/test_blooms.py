@@ -1,4 +1,4 @@
-"""Bloom filters: asked only when the statistics leave a row group in doubt, by blocks of 32 bytes, once.
+"""Bloom filters: asked only when the statistics leave a row group undecided, by blocks of 32 bytes, once.
 
 The file: 40,000 rows in 4 row groups; `id` unsorted, so that every row group's bounds hold almost every
 key; filters on `id`, `word` and `price`.

@@ -224,8 +224,11 @@ def test_a_replaced_file_is_opened(store: RecordingStore) -> None:
     assert Sent(store, "k = 70100", index=ELSEWHERE).rows == 0
     # The list of the index is about the version of before: here that says that there is nothing.
     assert Sent(store, "k = 500100", index=ELSEWHERE, listing="index").requests == 1
-    # Where it is read at all, it is read as it is.
-    assert Sent(store, "k = 70100", again=True, index=ELSEWHERE, listing="index").rows == 0
+    # Where it is read at all, it is read as it is, and that is told.
+    with pytest.warns(UserWarning, match="a file was replaced since the index at x/index/ was refreshed"):
+        sent = Sent(store, "k = 70100", again=True, index=ELSEWHERE, listing="index")
+    assert (sent.rows, sent.metrics.catalog_stale) == (0, 1)
+    assert [name(7) in text for text in sent.metrics.warnings] == [True]
 
 
 def test_a_removed_file_is_not_missed(store: RecordingStore) -> None:
@@ -311,8 +314,8 @@ def test_parts_of_a_large_index_are_read(large: DictStore) -> None:
     cache = accel.Cache(data=0)
     cold = Sent(store, "k = 203", cache=cache, index=ELSEWHERE, columns=["k"])
     assert cold.keys == [203]
-    # The head; which files there are; the metadata of the first; the bounds of the column; the metadata of the file
-    # that is left; its data.
+    # The head; which files there are; the metadata of the first; the bounds of the column; the metadata of
+    # the file that is left; its data.
     assert cold.depth <= 6
     asked = {path for wave in cold.waves for path in wave}
     assert asked == {"list", head_of(ELSEWHERE), files, bounds, name(20)}
@@ -330,6 +333,7 @@ def test_a_lookup_in_a_large_index_reads_the_metadata_of_its_files(large: DictSt
     cache = accel.Cache(data=0)
     cold = Sent(store, "k = 203", cache=cache, index=ELSEWHERE, columns=["k"])
     warm = Sent(store, "k = 301", cache=cache, index=ELSEWHERE, columns=["k"])
-    # docs/catalog.md: the head, the bounds, the metadata, the data; once it is warm, the metadata and the data.
+    # docs/catalog.md: the head, the bounds, the metadata, the data; once it is warm, the metadata and the
+    # data.
     assert (cold.depth, warm.depth) <= (4, 3)
     assert warm.bytes < 200_000

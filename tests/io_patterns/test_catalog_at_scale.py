@@ -1,4 +1,5 @@
-"""What a lookup by a catalog sends whose head has room for footers alone, and what is in memory of catalogs that are larger."""
+"""What a lookup by a catalog sends whose head has room for footers alone, and what is in memory of catalogs
+that are larger."""
 
 from __future__ import annotations
 
@@ -10,20 +11,20 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
-from accel.catalog.building import CatalogBuilder
+from accel.catalog.asking.pruning import CatalogPruner
+from accel.catalog.asking.source import CatalogSource, Listing
+from accel.catalog.building.builder import CatalogBuilder
 from accel.catalog.head import CatalogHead
-from accel.catalog.homes import home_at
-from accel.catalog.objects import ObjectHome, directory_at
-from accel.catalog.pruning import CatalogPruner
+from accel.catalog.homes.home import home_at
+from accel.catalog.homes.objects import ObjectHome, directory_at
 from accel.catalog.shares import commit_shares, describe_shares, plan_shares
-from accel.catalog.source import CatalogSource, Listing
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.predicate.where import to_expr
+from accel.runtime import io_loop
 from accel.scanning.engine import Engine, read_all
 from accel.scanning.spec import ScanSpec
-from accel.store import io_loop
-from accel.store.client import Connector
+from accel.store.clients import Connector
 from accel.tables.path_source import PathSource
 from accel.testing import DictStore, Layout, RecordingStore, write_file
 
@@ -42,7 +43,7 @@ def build(store: DictStore, *, head_bytes: int, memory: int = 64 << 20, **given:
     location = directory_at(INDEX, in_store=True)
     home = ObjectHome(connector.client(location), location, in_store=True, head_bytes=head_bytes)
     head = CatalogHead(base=directory_at("d/", in_store=True).url, **given)
-    return io_loop.run(CatalogBuilder(home, connector.client, options=options).refresh(make=head))
+    return io_loop.run(CatalogBuilder(home, connector, options=options).refresh(make=head))
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +127,7 @@ def in_pages(
 ) -> tuple[pa.Table, Metrics]:
     """A scan that has the files of so many at a time."""
     connector = Connector(storage_options=None, store=store, options=Options())
-    spec = ScanSpec(source="d/", where=to_expr(where), partitioning="hive", options=Options())
+    spec = ScanSpec(source="d/", where=to_expr(where), partitioning="hive", in_store=True, options=Options())
 
     def source(_: Any) -> CatalogSource:
         home = home_at(INDEX, connector, in_store=True)
@@ -136,11 +137,10 @@ def in_pages(
             pruner,
             spec,
             listing=Listing.INDEX,
-            in_store=True,
             page_files=page_files,
         )
 
-    engine, metrics = Engine(spec, connector.client, cache=cache, make_source=source), Metrics()
+    engine, metrics = Engine(spec, connector, cache=cache, make_source=source), Metrics()
     return io_loop.run(read_all(engine.start(metrics))), metrics
 
 

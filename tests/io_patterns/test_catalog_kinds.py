@@ -1,4 +1,5 @@
-"""What lookups in the kinds of index of a catalog send: exact requests, round trips and bytes, and what they rule out."""
+"""What lookups in the kinds of index of a catalog send: exact requests, round trips and bytes, and what they
+rule out."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def built() -> DictStore:
     store = DictStore({f"d/part-{number:02}.parquet": file(number) for number in range(FILES)})
     with pytest.MonkeyPatch.context() as patch:
         # As of a large index: the head holds the ends of the objects, and the tables of files and bounds.
-        patch.setattr("accel.catalog.objects.INLINE_BYTES", 200_000)
+        patch.setattr("accel.catalog.homes.objects.INLINE_BYTES", 200_000)
         accel.build_index("d/", indexes=INDEXES, store=store)
     return store
 
@@ -52,7 +53,8 @@ class Sent:
     """What a scan as the index lists files sent: the objects by wave, without the stamps in their names."""
 
     def __init__(self, built: DictStore, where: str, *, compare: bool = True) -> None:
-        store = RecordingStore(DictStore(built.objects))
+        # Of many files that begin together each takes a turn of the loop.
+        store = RecordingStore(DictStore(built.objects), settle=100)
         scan = accel.scan("d/", where, index="d/_accel", listing="index", store=store, cache=None)
         self.rows = scan.to_table().num_rows
         if compare:
@@ -86,7 +88,7 @@ def test_a_rare_text_among_many_files_takes_three_trips_and_a_fiftieth_of_their_
     store.put("d/047.parquet", page_of_text(9, f"the {NEEDLE}"))
     size = sum(map(len, store.objects.values()))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("accel.catalog.objects.INLINE_BYTES", 50_000)
+        patch.setattr("accel.catalog.homes.objects.INLINE_BYTES", 50_000)
         accel.build_index("d/", indexes={"text": "ngram"}, store=store)
     sent = Sent(store, f"text LIKE '%{NEEDLE}%'", compare=False)
     assert sent.rows == 1

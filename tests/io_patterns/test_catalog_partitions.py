@@ -1,4 +1,5 @@
-"""A catalog of 20,000 files in hive directories: what is in memory of it at a time, and what a question reads of it."""
+"""A catalog of 20,000 files in hive directories: what is in memory of it at a time, and what a question reads
+of it."""
 
 from __future__ import annotations
 
@@ -11,21 +12,21 @@ import pyarrow as pa
 import pytest
 
 import accel
+from accel.catalog.asking.pruning import CatalogPruner
+from accel.catalog.asking.source import CatalogSource, Listing
 from accel.catalog.describing import BOUNDS_ORDER
 from accel.catalog.head import CatalogHead, Table
-from accel.catalog.kind import TableRows
-from accel.catalog.objects import ObjectHome, directory_at
-from accel.catalog.pruning import CatalogPruner
-from accel.catalog.source import CatalogSource, Listing
+from accel.catalog.homes.objects import ObjectHome, directory_at
+from accel.catalog.kinds.kind import TableRows
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.planning.file_entry import FileBlock
 from accel.predicate.where import to_expr
+from accel.runtime import io_loop
 from accel.scanning.engine import Engine, read_all
 from accel.scanning.file_source import SourceRequest
 from accel.scanning.spec import ScanSpec
-from accel.store import io_loop
-from accel.store.client import Connector
+from accel.store.clients import Connector
 from accel.tables.path_source import PathSource
 from accel.testing import DictStore, RecordingStore, write_file
 
@@ -52,7 +53,8 @@ class Blocks(CatalogSource):
 
 
 class Generated:
-    """20,000 files of the same bytes, and a catalog of them in ten segments that is made of the rows of one file."""
+    """20,000 files of the same bytes, and a catalog of them in ten segments that is made of the rows of one
+    file."""
 
     def __init__(self) -> None:
         file = write_file(pa.table({"x": list(range(ROWS))}))
@@ -73,27 +75,34 @@ class Generated:
         row, bounds = [await reader.whole_table(snapshot.tables[0], name) for name in names]
         step = SEGMENT_DAYS * FILES_OF_DAY
         files = row.take(pa.array(np.zeros(step, np.int64)))
-        places = [pa.array([at] * len(bounds), pa.int32()) for at in range(step)]
-        parts = [bounds.set_column(3, bounds.schema.field(3), one) for one in places]
+        places = [pa.array([number] * len(bounds), pa.int32()) for number in range(step)]
+        at = bounds.schema.get_field_index("file")
+        parts = [bounds.set_column(at, bounds.schema.field(at), one) for one in places]
         tables = {Table.BOUNDS: TableRows.of(pa.concat_tables(parts).sort_by(BOUNDS_ORDER))}
         segments = []
         for begin in range(0, FILES, step):
             paths = [path(number) for number in range(begin, begin + step)]
             own = files.set_column(0, row.schema.field(0), pa.array(paths))
             tables[Table.FILES] = TableRows.of(own)
-            segments.append((await home.put_segment(tables, num_files=step)).with_paths(paths))
+            segments.append(
+                (await home.put_segment(tables, num_files=step)).with_files(
+                    paths, row.column("schema_fingerprint").to_pylist()
+                )
+            )
         base = directory_at("t/", in_store=True).url
         await home.put_head(CatalogHead(base=base, segments=tuple(segments)), instead_of=None)
 
     def scan(self, where: str, *, page_files: int) -> tuple[pa.Table, Blocks, Metrics]:
         """Scan by the list of the catalog, of which so many files are in memory at a time."""
-        spec = ScanSpec(source="t/", where=to_expr(where), partitioning="hive", options=Options())
+        spec = ScanSpec(
+            source="t/", where=to_expr(where), partitioning="hive", options=Options(), in_store=True
+        )
         connector = Connector(storage_options=None, store=self.store, options=Options())
         pruner = CatalogPruner(self._home(self.store, "i/"), spec, cache=None)
         paths = PathSource("t/", in_store=True)
-        given: dict[str, Any] = {"listing": Listing.INDEX, "in_store": True, "page_files": page_files}
+        given: dict[str, Any] = {"listing": Listing.INDEX, "page_files": page_files}
         source, metrics = Blocks(paths, pruner, spec, **given), Metrics()
-        engine = Engine(spec, connector.client, cache=None, make_source=lambda _: source)
+        engine = Engine(spec, connector, cache=None, make_source=lambda _: source)
         self.store.clear()
         return io_loop.run(read_all(engine.start(metrics))), source, metrics
 

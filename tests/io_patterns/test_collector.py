@@ -1,4 +1,5 @@
-"""What the garbage collector has to follow of a cached file: it stops every thread, for longer the more there is."""
+"""What the garbage collector has to follow of a cached file: it stops every thread, for longer the more there
+is."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from accel.testing import DictStore, Layout, bench_table, write_file
 
 FILES = 400
 MOST = 6
-"""The handle, its id, its metadata with its chunks; the bounds of the column that was asked for, in their dictionary."""
+"""The handle, its id, its metadata with its chunks; the bounds of the column that was asked for, in their
+dictionary."""
 
 
 def test_a_cached_file_is_few_objects() -> None:

@@ -159,7 +159,7 @@ def test_a_large_question_is_kept_when_it_is_asked_again(
 
     Dictionaries of what counts as a scan are kept with its data, those of others among the metadata.
     """
-    monkeypatch.setattr("accel.reader.shared_pages._SCANNED", scanned)
+    monkeypatch.setattr("accel.reader.shared_pages.SCANNED", scanned)
     cache = accel.Cache(data=len(data))
     tables, asked = [], []
     for _ in range(4):
@@ -236,7 +236,8 @@ changes = st.one_of(
 @settings(max_examples=40, deadline=None)
 @given(st.lists(changes, min_size=4, max_size=14), st.sampled_from([100_000, 300_000, 1_000_000]))
 def test_rows_are_of_the_version_that_is_there(steps: list[tuple[str, Any]], limit: int) -> None:
-    """Asked small and large, again and again, while the object is overwritten, over caches that hold a part of it."""
+    """Asked small and large, again and again, while the object is overwritten, over caches that hold a part
+    of it."""
     inner = DictStore({PATH: small_version(1)})
     cache, store = accel.Cache(data=limit, max_age=0), RecordingStore(inner)
     for what, value in steps:

@@ -1,7 +1,7 @@
 """Dictionary pages as indexes: a chunk that is dictionary-encoded throughout lists all its values there.
 
-The file: 4 row groups of 20,000 rows; `city` holds 50 texts a row group, unsorted, so that the bounds of every
-row group hold almost any text; the payload is what a wrong guess would cost.
+The file: 4 row groups of 20,000 rows; `city` holds 50 texts a row group, unsorted, so that the bounds of
+every row group hold almost any text; the payload is what a wrong guess would cost.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def test_little_in_doubt_is_read(store: RecordingStore) -> None:
 def test_a_trip_is_taken_where_what_it_may_save_takes_as_long(
     monkeypatch: pytest.MonkeyPatch, rows: pa.Table, worth: int, trips: int
 ) -> None:
-    """1.3 MB in doubt: more than nothing and than a MiB, less than two."""
+    """1.3 MB undecided: more than nothing and than a MiB, less than two."""
     monkeypatch.setattr(Network, "trip_bytes", property(lambda network: worth))
     pads = {f"pad{i}": rows["pad"] for i in range(2)}
     wide = table(city=rows["city"], **pads)
@@ -129,7 +129,7 @@ def test_a_trip_is_taken_where_what_it_may_save_takes_as_long(
 def test_many_files_wait_for_their_dictionaries_together(
     monkeypatch: pytest.MonkeyPatch, rows: pa.Table
 ) -> None:
-    """Each has 1.3 MB in doubt: by itself not worth a trip that takes as long as three."""
+    """Each has 1.3 MB undecided: by itself not worth a trip that takes as long as three."""
     monkeypatch.setattr(Network, "trip_bytes", property(lambda network: 3 << 20))
     wide = table(city=rows["city"], **{f"pad{i}": rows["pad"] for i in range(2)})
     data = write_file(wide, Layout(group_rows=GROUP, page_rows=1000, dictionary=["city"]))
@@ -143,7 +143,8 @@ def test_many_files_wait_for_their_dictionaries_together(
 
 @pytest.mark.parametrize(("step", "asked"), [(1, 0), (1000, GROUPS)])
 def test_whole_numbers_without_gaps_are_not_asked(step: int, asked: int) -> None:
-    """A dictionary of 60 of 61 neighbours says nothing that their bounds do not; one of distant numbers does."""
+    """A dictionary of 60 of 61 neighbours says nothing that their bounds do not; one of distant numbers
+    does."""
     values = np.random.default_rng(4).permutation(GROUP * GROUPS) % 61
     values[values == 30] = 31
     pad = np.random.default_rng(5).random(GROUP * GROUPS)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.catalog import objects
+from accel.catalog.homes import objects
 from accel.testing import DictStore, Layout, RecordingStore, write_file
 
 ROWS, GROUP, PAGE = 60_000, 20_000, 1_000

@@ -272,9 +272,10 @@ def test_of_a_large_index_the_head_and_the_parts_that_are_asked_for(
     parts: int | None,
     probed: int,
 ) -> None:
-    """Cold: the head in one round trip, unless it stands beside the footer too, as that of the larger one does; the
-    parts that the question names in the next, each one request; then pages. Asked again, the same costs the pages alone."""
-    monkeypatch.setattr("accel.planning.embedded._SMALL", 1024)
+    """Cold: the head in one round trip, unless it stands beside the footer too, as that of the larger one
+    does; the parts that the question names in the next, each one request; then pages. Asked again, the same
+    costs the pages alone."""
+    monkeypatch.setattr("accel.planning.embedded.SMALL", 1024)
     whole = table(user=rows.column("user"), note=rows.column("note"), pad=rows.column("pad"))
     plain = write_file(whole, Layout(group_rows=ROWS, page_rows=PAGE, dictionary=False, statistics=["pad"]))
     store = embedded(plain, tmp_path, {"user" if index == "bloom" else "note": index})
@@ -341,7 +342,7 @@ def _fails(_: object) -> list[tuple[int, int]]:
 def test_an_index_that_asks_for_what_it_has_not_is_passed_over(
     rows: pa.Table, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, wants: object, said: str
 ) -> None:
-    monkeypatch.setattr("accel.planning.embedded._SMALL", 1024)
+    monkeypatch.setattr("accel.planning.embedded.SMALL", 1024)
     whole = table(user=rows.column("user"), pad=rows.column("pad"))
     plain = write_file(whole, Layout(group_rows=ROWS, page_rows=PAGE, dictionary=False, statistics=["pad"]))
     store = embedded(plain, tmp_path, {"user": "bloom"})

@@ -1,4 +1,5 @@
-"""The first request of a file: how much of its end, for one alone, for its neighbours, and for listed ones."""
+"""The first request of a file: how much of its end, for one alone, for its neighbours, and for listed
+ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A small result of a query is cached, and returned from the third time on that the query runs.
 
-The second time it is kept, as only what is asked again may be asked once more. Where a filter goes through many rows,
-the first scan finds which match, and the second decodes just these.
+The second time it is kept, as only what is asked again may be asked once more. Where a filter goes through
+many rows, the first scan finds which match, and the second decodes just these.
 """
 
 from __future__ import annotations
@@ -172,9 +172,8 @@ def test_from_the_third_time_on(store: RecordingStore, expected: pa.Table) -> No
         {"columns": ["pad"]},
         {"columns": ["pad", "name", "code"]},
         {"options": accel.Options(batch_rows=1)},
-        {"limit": 1},
     ],
-    ids=["a column", "another order", "other batches", "fewer"],
+    ids=["a column", "another order", "other batches"],
 )
 def test_what_else_is_asked_is_decoded_anew(
     store: RecordingStore, expected: pa.Table, asked: dict[str, Any]
@@ -184,19 +183,9 @@ def test_what_else_is_asked_is_decoded_anew(
         ask(store, cache)
     found, recalled = ask(store, cache, **asked)
     assert recalled == 0
-    assert found.equals(expected.select(asked.get("columns", expected.column_names))[: asked.get("limit", 3)])
+    assert found.equals(expected.select(asked.get("columns", expected.column_names)))
     assert ask(store, cache, **asked)[1] == found.num_rows
     assert ask(store, cache)[1] == 3
-
-
-def test_another_predicate_that_selects_the_same_finds_them(
-    store: RecordingStore, expected: pa.Table
-) -> None:
-    cache = accel.Cache()
-    for _ in range(2):
-        ask(store, cache)
-    other = "code IN (70003, 77777, 90000, 160001)"
-    assert [ask(store, cache, other)[1] for _ in range(2)] == [0, 3]
 
 
 def test_aggregates_take_them_too(store: RecordingStore, expected: pa.Table) -> None:
@@ -392,12 +381,11 @@ def test_a_plan_neither_keeps_nor_finds_them(store: RecordingStore, expected: pa
 def test_what_they_hold_is_told(store: RecordingStore, lookups: RecordingStore) -> None:
     cache = accel.Cache()
     ask(store, cache)
-    matched = cache.stats()
-    assert matched.result_entries == 1  # which rows matched
+    assert cache.stats().result_entries == 0
     ask(store, cache)
     found = cache.stats()
-    assert found.result_entries == GROUPS + 1
-    assert 1000 < found.result_nbytes - matched.result_nbytes < 8000
+    assert found.result_entries == GROUPS
+    assert 1000 < found.result_nbytes < 8000
     ask(store, cache)
     assert cache.stats().result_nbytes == found.result_nbytes
     cache.clear()

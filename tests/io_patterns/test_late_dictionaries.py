@@ -1,4 +1,5 @@
-"""Pages that need a dictionary although the footer says that none does: decoding shows it, and it is fetched then."""
+"""Pages that need a dictionary although the footer says that none does: decoding shows it, and it is fetched
+then."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def rows() -> pa.Table:
 def store(rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> RecordingStore:
     """Of a file whose footer lies."""
     data = write_file(rows, Layout(group_rows=GROUP, page_rows=500, dictionary=["a", "b"]))
-    monkeypatch.setattr(chunk_pages, "_dictionary_pages", lambda chunks, at: 0)
+    monkeypatch.setattr(chunk_pages, "pages_in_dictionary", lambda chunks, at: 0)
     return RecordingStore(DictStore({"f.parquet": data}))
 
 

@@ -1,4 +1,5 @@
-"""What a scan that learns for an index sends, before and behind its answer, and what the next scan does without."""
+"""What a scan that learns for an index sends, before and behind its answer, and what the next scan does
+without."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.catalog import learning
+from accel.catalog.building import learning
 from accel.testing import DictStore, Layout, RecordingStore, write_file
 
 FILES, ROWS = 5, 400
@@ -188,10 +189,21 @@ class WeakStore(WritableStore):
 
 def test_files_without_a_strong_etag_are_not_learned() -> None:
     store = WeakStore(DictStore({name(number): file(ROWS * number) for number in range(FILES)}))
-    with scan(store) as weak:
+    told = "did not learn 5 files: the store gives them no strong etag"
+    with pytest.warns(UserWarning, match=told), scan(store) as weak:
         assert weak.to_table().num_rows == 20
-    assert weak.metrics.catalog_learned == 0
+    assert (weak.metrics.catalog_learned, weak.metrics.learning_failures) == (0, 1)
+    assert [told in text for text in weak.metrics.warnings] == [True]
     assert not any(path.startswith("put") for path in store.paths)
+
+
+def test_files_that_lie_elsewhere_are_not_learned(store: WritableStore) -> None:
+    accel.build_index("d/", to=INDEX, store=store.inner)
+    store.inner.put("e/other.parquet", file(0))
+    told = pytest.warns(UserWarning, match="did not learn 1 file: .*covers d/, not e/")
+    with told, accel.scan("e/", index=INDEX, learn=True, store=store, cache=None) as other:
+        assert other.to_table().num_rows == ROWS
+    assert (other.metrics.catalog_learned, other.metrics.learning_failures) == (0, 1)
 
 
 @pytest.mark.parametrize("refused", ["head", "bounds"])

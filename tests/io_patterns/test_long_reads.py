@@ -1,4 +1,5 @@
-"""Long runs of pages, request by request: over how many responses they go, and that nothing of them is joined or lost."""
+"""Long runs of pages, request by request: over how many responses they go, and that nothing of them is joined
+or lost."""
 
 from __future__ import annotations
 
@@ -62,8 +63,8 @@ def page_starts(data: bytes) -> list[set[int]]:
 def test_the_filter_of_two_phases_goes_over_many_responses(
     store: RecordingStore, data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its 7.2 MB by eight are 900 KB, however much the other columns hold; runs are cut between pages, about every
-    512 KiB, so each comes alone and nothing is joined."""
+    """Its 7.2 MB by eight are 900 KB, however much the other columns hold; runs are cut between pages, about
+    every 512 KiB, so each comes alone and nothing is joined."""
     joined: list[int] = []
     monkeypatch.setattr(coalesce, "join_buffers", lambda parts: joined.append(len(parts)) or b"".join(parts))
     found = scan(store, "mark = 4", phases="two")
@@ -105,13 +106,14 @@ def test_wherever_runs_are_cut_the_rows_and_requests_are_the_same(
     where: str | None,
 ) -> None:
     expected = scan(DictStore({PATH: data}), where, phases="one").to_table()
-    # As far away as is assumed of a store that is not known: how long the first read is, is learned from the clock too.
+    # As far away as is assumed of a store that is not known: how long the first read is, is learned from the
+    # clock too.
     monkeypatch.setattr(Network, "early_bytes", property(lambda network: 512 * KIB))
     fixed: dict[str, Any] = {"piece_bytes": piece_bytes, "max_coalesced_bytes": 64 << 20, "max_gap_bytes": 0}
     # Which phases pay is learned from the clock.
     fixed["phases"] = "one"
     with monkeypatch.context() as cut:
-        cut.setattr("accel.planning.pages._LONG_RUN", long_run)
+        cut.setattr("accel.planning.pages.LONG_RUN", long_run)
         assert scan(store, where, **fixed).to_table().equals(expected)
     apart = asked(store)
     store.clear()

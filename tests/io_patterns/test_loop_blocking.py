@@ -1,7 +1,8 @@
 """Nothing holds the I/O loop up: all scans and requests of a process share it.
 
-What counts is the CPU time of each callback, without the garbage collector's, of each the best of a few runs: a machine
-that has other work to do makes a callback late, not long. The promise is 5 ms; the bound leaves room for slow ones.
+What counts is the CPU time of each callback, without the garbage collector's, of each the best of a few runs:
+a machine that has other work to do makes a callback late, not long. The promise is 5 ms; the bound leaves
+room for slow ones.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import accel
-from accel.store import io_loop
+from accel.runtime import io_loop
 from accel.testing import DictStore, Layout, bench_table, write_bench_file, write_file
 
 pytestmark = pytest.mark.usefixtures("few_to_collect")

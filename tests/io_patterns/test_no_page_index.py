@@ -14,9 +14,7 @@ from accel.format.footer import parse_footer
 from accel.format.model import FileMetadata, OffsetIndex
 from accel.format.page_index import parse_offset_index
 from accel.format.thrift import read_struct, write_struct
-from accel.planning import predicate_cache
 from accel.ranges import ByteRange
-from accel.reader import task_reads
 from accel.testing import DictStore, Layout, RecordingStore, bench_table, write_file
 from tests.support.file_steps import split_rows
 
@@ -156,22 +154,3 @@ def test_an_offset_index_that_the_pages_contradict_is_given_up(change: str) -> N
         accel.scan(
             "f.parquet", where, columns=["value"], store=store, cache=accel.Cache(), options=strict
         ).to_table()
-
-
-def test_what_was_remembered_under_a_lying_page_index_is_given_up_with_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(task_reads, "_LEAST_TESTED", 1)
-    monkeypatch.setattr(predicate_cache, "_MOST_SHARE", 1)
-    table = bench_table(ROWS)
-    lying = lying_offset_index(write_file(table, Layout(group_rows=GROUP, page_rows=PAGE)), "first rows")
-    store, cache = DictStore({"f.parquet": lying}), accel.Cache()
-    options = accel.Options(tail_hint=64 * 1024, max_gap_bytes=0)
-    where = f"key BETWEEN {3 * 2_900} AND {3 * 4_099}"
-    found = []
-    for columns in (["key"], ["key"], ["value"], ["value"], ["key"]):
-        scan = accel.scan("f.parquet", where, columns=columns, store=store, cache=cache, options=options)
-        expected = table.select(columns).slice(2_900, 1_200)
-        assert scan.to_table().to_pydict() == expected.to_pydict()
-        found.append((scan.metrics.row_groups_remembered, scan.metrics.indexes_ignored))
-    assert found == [(0, 0), (1, 0), (0, 1), (0, 0), (0, 0)]

@@ -180,7 +180,8 @@ def test_filters_go_along_where_row_groups_are_all_alike(filtered: bytes) -> Non
     options = accel.Options(tail_hint=2048, max_gap_bytes=0, probe_min_bytes=0)
     scan = accel.scan(PATH, "id = 777", store=store, cache=accel.Cache(), options=options)
     assert scan.to_table().num_rows == 0
-    # A header and a block of each of the three filters, and a column index and an offset index of each row group.
+    # A header and a block of each of the three filters, and a column index and an offset index of each row
+    # group.
     asked = waves(store, scan.metrics)[-1]
     assert asked == 3 * 2 + sum(indexes(scan.metrics)[:1])
     assert scan.metrics.requests_by_kind[Kind.BLOOM] == 6

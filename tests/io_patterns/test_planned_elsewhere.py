@@ -1,7 +1,8 @@
-"""Tasks that were planned elsewhere, in a process that has no metadata of their files: their pages are cached all the same.
+"""Tasks that were planned elsewhere, in a process that has no metadata of their files: their pages are cached
+all the same.
 
-An answer to a pinned request tells that the version is current. Its pages are used within `max_age` of that, as those of a
-file whose metadata is cached are.
+An answer to a pinned request tells that the version is current. Its pages are used within `max_age` of that,
+as those of a file whose metadata is cached are.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
-from accel.cache.freshness import note_written
+from accel.store.writes import note_written
 from accel.testing import DictStore, RecordingStore
 
 ROWS = 400
@@ -65,7 +66,8 @@ def test_a_cache_that_does_not_keep_pages(
 
 
 def test_a_version_that_was_replaced(inner: DictStore, tasks: pa.Table) -> None:
-    """It is served within `max_age`, unless this process has written the object; then its pages are dropped for good."""
+    """It is served within `max_age`, unless this process has written the object; then its pages are dropped
+    for good."""
     store, cache = RecordingStore(inner), accel.Cache()
     assert _ids(tasks, store, cache) == [7]
     inner.objects["a.parquet"] = _file(1000)

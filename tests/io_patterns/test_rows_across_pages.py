@@ -1,7 +1,7 @@
 """Rows that go on on the next page, though the offset index says where each page's rows end.
 
-parquet-format `PageIndex.md` has pages begin with a row where there is an offset index; arrow-go and older versions of
-arrow-rs wrote others.
+parquet-format `PageIndex.md` has pages begin with a row where there is an offset index; arrow-go and older
+versions of arrow-rs wrote others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Where files come from, and what asking for them costs: files, lists, globs, directories, partitions, HTTP."""
+"""Where files come from, and what asking for them costs: files, lists, globs, directories, partitions,
+HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Late materialization, request by request: the filter's pages, then only the pages that hold a matching row."""
+"""Late materialization, request by request: the filter's pages, then only the pages that hold a matching
+row."""
 
 from __future__ import annotations
 
@@ -123,8 +124,9 @@ def test_pieces_share_the_pages_that_straddle_them(
 def test_pieces_that_match_as_a_whole_share_pages_with_those_in_doubt(
     monkeypatch: pytest.MonkeyPatch, edges: tuple[int, int], piece_bytes: int
 ) -> None:
-    """They are read at once, and what straddles a cut may be wanted by them alone. It is fetched once all the same,
-    unless the piece in doubt comes to want it while it is on its way; and it is not held when all is read."""
+    """They are read at once, and what straddles a cut may be wanted by them alone. It is fetched once all the
+    same, unless the piece undecided comes to want it while it is on its way; and it is not held when all is
+    read."""
     rows = 4_000
     full = table(
         key=pa.array(np.arange(rows)), text=pa.array([f"{i % 97:04}" * (1 + i % 9) for i in range(rows)])
@@ -219,7 +221,8 @@ def test_rows_before_a_group_that_cannot_be_read_come_out(data: bytes, phases: s
 
 
 def test_first_phases_go_together_however_much_the_others_hold(store: RecordingStore, data: bytes) -> None:
-    """A piece is as large as its filter's columns make it: two row groups, two waves, whatever the rest comes to."""
+    """A piece is as large as its filter's columns make it: two row groups, two waves, whatever the rest comes
+    to."""
     cache = accel.Cache()
     scan(store, "mark = 4", phases="two", cache=cache).explain()
     store.clear()

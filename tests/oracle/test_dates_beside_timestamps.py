@@ -108,5 +108,5 @@ def test_a_schema_given_widens_both(tmp_path: Path, to: pa.DataType) -> None:
 )
 def test_what_would_lose_or_guess_is_refused(tmp_path: Path, kinds: tuple[pa.DataType, ...]) -> None:
     url = folder(tmp_path / "mixed", *kinds)
-    with pytest.raises(accel.SchemaMismatchError, match=r"1\.parquet: column 'd' is .* \(give schema="):
+    with pytest.raises(accel.SchemaMismatchError, match=r"1\.parquet: column 'd' is .* \(give `schema="):
         accel.scan(url).to_table()

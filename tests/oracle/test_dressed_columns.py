@@ -1,7 +1,8 @@
-"""Extension types around dictionaries, structs and lists, at any depth, against pyarrow's read of the whole file.
+"""Extension types around dictionaries, structs and lists, at any depth, against pyarrow's read of the whole
+file.
 
-Read without rows, or batch by batch, those around a dictionary end the process in pyarrow; of some of the leaves it makes
-none of the others.
+Read without rows, or batch by batch, those around a dictionary end the process in pyarrow; of some of the
+leaves it makes none of the others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The exact filter against the row-by-row oracle: every type with every literal, list, pattern and other type."""
+"""The exact filter against the row-by-row oracle: every type with every literal, list, pattern and other
+type."""
 
 from __future__ import annotations
 
@@ -213,7 +214,8 @@ def test_lists_patterns_and_the_column_alone(name: str, large: bool) -> None:
 
 @pytest.mark.parametrize("name", ARRAYS)
 def test_many_equalities(name: str, large: bool) -> None:
-    """Whether they are taken together or not: of one column, between other conditions, denied, in AND and in OR."""
+    """Whether they are taken together or not: of one column, between other conditions, denied, in AND and in
+    OR."""
     seed = random.randrange(2**32) if large else 1
     print("seed", seed)
     rng = random.Random(seed)

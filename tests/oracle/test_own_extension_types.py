@@ -1,4 +1,5 @@
-"""Extension types that a program defines in Python, which have no hash: asked, counted, written, and read for Spark."""
+"""Extension types that a program defines in Python, which have no hash: asked, counted, written, and read for
+Spark."""
 
 from __future__ import annotations
 

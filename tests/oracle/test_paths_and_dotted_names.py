@@ -1,4 +1,5 @@
-"""A file with a struct `a` and columns "a.b" and "a.b.c": a path and a name with dots are never taken for one another."""
+"""A file with a struct `a` and columns "a.b" and "a.b.c": a path and a name with dots are never taken for one
+another."""
 
 from __future__ import annotations
 

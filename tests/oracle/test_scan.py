@@ -53,7 +53,7 @@ def project(full: pa.Table, columns: list[str] | None) -> pa.Table:
 def apart(request: pytest.FixtureRequest) -> Iterator[None]:
     """Whether what the filter does not need is decoded after it, however little it is."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("accel.decode.piece._LEAST_LATE_BYTES", -1 if request.param else 1 << 60)
+        patch.setattr("accel.decode.piece.LEAST_LATE_BYTES", -1 if request.param else 1 << 60)
         yield
 
 

@@ -1,4 +1,5 @@
-"""Whatever of a file's metadata and indexes has to be passed over is a warning, and a refusal where a scan is strict."""
+"""Whatever of a file's metadata and indexes has to be passed over is a warning, and a refusal where a scan is
+strict."""
 
 from __future__ import annotations
 
@@ -46,8 +47,8 @@ class Failing(IndexKind):
 def failing_kind() -> Iterator[None]:
     accel.register_index(Failing())
     yield
-    registry._registered.pop("failing", None)
-    registry._registered.pop("foreign", None)
+    registry.kinds_by_name.pop("failing", None)
+    registry.kinds_by_name.pop("foreign", None)
 
 
 def table() -> pa.Table:
@@ -124,7 +125,7 @@ def of_an_unknown_kind(folder: Path) -> bytes:
 
     accel.register_index(Foreign())
     raw = indexed(folder, "foreign")
-    del registry._registered["foreign"]
+    del registry.kinds_by_name["foreign"]
     return raw
 
 

@@ -1,4 +1,5 @@
-"""What real files do, met by a whole scan: whatever of a footer is odd but legal, left out or wrong, no row is lost."""
+"""What real files do, met by a whole scan: whatever of a footer is odd but legal, left out or wrong, no row
+is lost."""
 
 from __future__ import annotations
 

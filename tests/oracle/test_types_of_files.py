@@ -1,4 +1,5 @@
-"""Files whose types differ from the data set's: rows are those of a row-by-row evaluation over the values shown."""
+"""Files whose types differ from the data set's: rows are those of a row-by-row evaluation over the values
+shown."""
 
 from __future__ import annotations
 

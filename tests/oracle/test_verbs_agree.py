@@ -1,4 +1,5 @@
-"""Files of one data set whose types of a column differ: every verb that looks at it gives the same answer, or refuses it."""
+"""Files of one data set whose types of a column differ: every verb that looks at it gives the same answer, or
+refuses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Random predicates as text, and their truth for each row by `pyarrow.compute` alone: a judge that shares nothing with accel."""
+"""Random predicates as text, and their truth for each row by `pyarrow.compute` alone: a judge that shares
+nothing with accel."""
 
 from __future__ import annotations
 
@@ -180,7 +181,8 @@ _TERMS = st.one_of(
 
 
 def predicates() -> st.SearchStrategy[Judged]:
-    """Predicates of a few terms over the columns of `tests.property.test_catalog`, and the partition column `e`."""
+    """Predicates of a few terms over the columns of `tests.property.test_catalog`, and the partition column
+    `e`."""
     return st.recursive(
         _TERMS,
         lambda parts: st.one_of(

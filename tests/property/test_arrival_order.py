@@ -84,7 +84,7 @@ def test_rows_come_in_order(
         max_tasks_in_flight=most,
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("accel.planning.pages._LONG_RUN", long_run)
+        patch.setattr("accel.planning.pages.LONG_RUN", long_run)
         scan = accel.scan(
             "a.parquet",
             None if value is None else f"x = {value}",

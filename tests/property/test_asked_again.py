@@ -1,4 +1,5 @@
-"""Questions asked over and over through one cache, in any order, are answered as each is when it is asked alone."""
+"""Questions asked over and over through one cache, in any order, are answered as each is when it is asked
+alone."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accel.store.http_connections import Connection, LostError, Reply, Request, new_scratch
+from accel.store.http_connection import Connection, LostError, Reply, Request, new_scratch
 
 ROOM = 300_000
 
@@ -79,6 +79,9 @@ bodies = st.one_of(
 cuts = st.lists(st.integers(0, 200_500), max_size=12)
 
 
+interim = st.sampled_from([b"", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 x\r\nETag: y\r\n\r\n" * 2])
+
+
 @st.composite
 def responses(draw: Any) -> tuple[bytes, int, dict[str, str], bytes]:
     status = draw(st.sampled_from([200, 206, 403, 404, 503]))
@@ -86,7 +89,7 @@ def responses(draw: Any) -> tuple[bytes, int, dict[str, str], bytes]:
     body = draw(bodies) if status == 206 else draw(st.binary(max_size=200))
     lines = [f"HTTP/1.1 {status} Words", *(f"{name}: {value}" for name, value in headers.items())]
     lines.insert(draw(st.integers(1, len(lines))), f"content-length:{len(body)}")
-    return "\r\n".join((*lines, "", "")).encode() + body, status, headers, body
+    return draw(interim) + "\r\n".join((*lines, "", "")).encode() + body, status, headers, body
 
 
 @settings(max_examples=300, deadline=None)

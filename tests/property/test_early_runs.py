@@ -1,4 +1,5 @@
-"""Directories that change between scans, read by what they held before: always the rows that are there now."""
+"""Directories that change between scans, read by what they held before: always the rows that are there
+now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whatever is embedded in a file, and whatever becomes of those bytes, a scan gives the rows that it gives without."""
+"""Whatever is embedded in a file, and whatever becomes of those bytes, a scan gives the rows that it gives
+without."""
 
 from __future__ import annotations
 
@@ -91,12 +92,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, tuple[bytes, b
 def small_parts() -> Iterator[None]:
     """Parts of few keys, and no index so small that it comes whole."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("accel.indexes.ngram._PART_KEYS", 3)
-        patch.setattr("accel.indexes.bitmap._LEAST_PART", 2)
-        patch.setattr("accel.indexes.bitmap._MOST_PART", 3)
-        patch.setattr("accel.indexes.bitmap._AT_ONCE", 7)
-        patch.setattr("accel.indexes.bloom._part_count", lambda counts: 2)
-        patch.setattr("accel.planning.embedded._SMALL", 64)
+        patch.setattr("accel.indexes.ngram.PART_KEYS", 3)
+        patch.setattr("accel.indexes.bitmap.LEAST_PART", 2)
+        patch.setattr("accel.indexes.bitmap.MOST_PART", 3)
+        patch.setattr("accel.indexes.bitmap.AT_ONCE", 7)
+        patch.setattr("accel.indexes.bloom.part_count", lambda counts: 2)
+        patch.setattr("accel.planning.embedded.SMALL", 64)
         yield
 
 

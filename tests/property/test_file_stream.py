@@ -1,4 +1,5 @@
-"""Files passed over many at a time: plans, explanations, metrics and rows are those of planning one by one."""
+"""Files passed over many at a time: plans, explanations, metrics and rows are those of planning one by
+one."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from hypothesis import strategies as st
 import accel
 from accel.errors import AccelError
 from accel.planning.pruning import excluded_files
+from accel.reader.footer_prefetch import FooterPrefetcher
 from accel.scanning.file_stream import FileStream
-from accel.scanning.footer_prefetch import FooterPrefetcher
 from accel.testing import DictStore, Layout, table, write_file
 
 NAN = math.nan
@@ -91,7 +92,7 @@ predicates = st.recursive(
 def one_by_one() -> Iterator[None]:
     """The plain way."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FileStream, "_prune", lambda self, files, question, found: None)
+        patch.setattr(FileStream, "prune", lambda self, files, question, found: None)
         patch.setattr(FooterPrefetcher, "ask", lambda self, file: None)
         yield
 
@@ -103,7 +104,7 @@ def facts(plan: accel.Plan) -> Any:
             task.file.url,
             task.row_group,
             list(task.rows),
-            list(task.sure),
+            list(task.certain),
             [(r.leaf, r.for_filter, r.for_output, r.ordinal.tolist(), r.chunk) for r in task.reads],
             {name: value.as_py() for name, value in task.file.query.output_constants.items()},
         )
@@ -167,7 +168,8 @@ def test_the_same_under_a_limit_and_without_order(where: str, limit: int) -> Non
 @pytest.mark.parametrize("where", ["a = 5", "a = 1000", "p = 5", "p = 1 AND a = 5", "s = 'x'"])
 @pytest.mark.parametrize("place", [0, 3, len(FILES) - 1])
 def test_a_file_that_does_not_fit_is_told_of_alike(where: str, place: int) -> None:
-    """A column of texts where the data set has numbers; no screening keeps that from being told, or tells it twice."""
+    """A column of texts where the data set has numbers; no screening keeps that from being told, or tells it
+    twice."""
     chosen = sound[:place] + ["d/p=5/text.parquet"] + sound[place:]
     fast = outcome(chosen, where, chosen)
     assert ("SchemaMismatchError" in fast) is (where != "p = 1 AND a = 5")

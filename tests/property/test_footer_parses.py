@@ -54,9 +54,9 @@ def footer_by(writer: str) -> bytes:
 def reading(monkeypatch: pytest.MonkeyPatch, *, fast: bool) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.setattr(footer, "MIN_BATCH_CHUNKS", 1 if fast else 1 << 62)
-        patch.setattr(row_group_batch, "_FEW_GROUPS", 1)
+        patch.setattr(row_group_batch, "FEW_GROUPS", 1)
         if not fast:
-            patch.setattr(footer, "_TYPE_DEFINED", b"\xff\xff\xff")
+            patch.setattr(footer, "TYPE_DEFINED", b"\xff\xff\xff")
         yield
 
 

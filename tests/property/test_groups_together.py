@@ -12,7 +12,7 @@ import pytest
 
 from accel.planning.handle import FileHandle
 from accel.planning.index_evidence import IndexStatements, Statement
-from accel.planning.page_indexes import page_index_wants, take_page_indexes
+from accel.planning.page_indexes import PlanSizes, page_index_wants, take_page_indexes
 from accel.planning.pruning import prune_pages
 from accel.planning.query import FileQuery
 from accel.predicate.atoms import column_atoms
@@ -68,7 +68,13 @@ def fill(handle: FileHandle, source: Bytes) -> None:
     query = query_of(handle, " AND ".join(f"{name} IS NULL" for name in handle.arrow_schema.names))
     kept = [(group, False) for group in range(handle.metadata.num_row_groups)]
     wants = page_index_wants(
-        handle, query, groups=kept, selection=None, piece_bytes=1, limit=None, pages_indexed=False
+        handle,
+        query,
+        groups=kept,
+        selection=None,
+        sizes=PlanSizes(piece_bytes=1, probe_min_bytes=0),
+        limit=None,
+        pages_indexed=False,
     )
     stash = {want.key: memoryview(source.data)[want.range.start : want.range.end] for want in wants}
 
@@ -109,6 +115,6 @@ def test_together_as_one_by_one(part: int) -> None:
         together = prune_pages(handle, query, groups=groups, evidence=said)
         for group, found in zip(groups, together, strict=True):
             [alone] = prune_pages(handle, query, groups=[group], evidence=said)
-            assert (found.rows, found.sure) == (alone.rows, alone.sure)
+            assert (found.rows, found.certain) == (alone.rows, alone.certain)
             told += found.rows.count < GROUP
     assert told > 50

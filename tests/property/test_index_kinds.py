@@ -330,16 +330,20 @@ def test_bytes_that_are_cut_or_changed_are_refused_or_answer_without_harm(
     assert refused > 0
 
 
-IN_PARTS = [(name, level, of) for name, level, of in DAMAGED if hasattr(KINDS[name][0], "parse_head")]
+IN_PARTS = [
+    (name, level, of)
+    for name, level, of in DAMAGED
+    if type(KINDS[name][0]).head_bytes is not IndexKind.head_bytes
+]
 
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of few keys, so that little data has several."""
-    monkeypatch.setattr("accel.indexes.ngram._PART_KEYS", 2)
-    monkeypatch.setattr("accel.indexes.bitmap._LEAST_PART", 1)
-    monkeypatch.setattr("accel.indexes.bitmap._MOST_PART", 2)
-    monkeypatch.setattr("accel.indexes.bloom._part_count", lambda counts: 4)
+    monkeypatch.setattr("accel.indexes.ngram.PART_KEYS", 2)
+    monkeypatch.setattr("accel.indexes.bitmap.LEAST_PART", 1)
+    monkeypatch.setattr("accel.indexes.bitmap.MOST_PART", 2)
+    monkeypatch.setattr("accel.indexes.bloom.part_count", lambda counts: 4)
 
 
 def asked_of(sort: Sort) -> list[Any]:

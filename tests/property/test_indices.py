@@ -1,7 +1,9 @@
-"""Columns read as indices, page by page, or in two parts: what comes out is what pyarrow's own reading of the whole gives.
+"""Columns read as indices, page by page, or in two parts: what comes out is what pyarrow's own reading of the
+whole gives.
 
-Random columns of the types that have such a way, beside others that have none: nulls, required and optional, every
-codec, both kinds of page, dictionaries that run full midway, whole chunks and chosen pages, several row groups.
+Random columns of the types that have such a way, beside others that have none: nulls, required and optional,
+every codec, both kinds of page, dictionaries that run full midway, whole chunks and chosen pages, several row
+groups.
 """
 
 from __future__ import annotations
@@ -112,7 +114,7 @@ def test_every_way_gives_what_pyarrow_gives(seed: int, monkeypatch: pytest.Monke
     rows = rng.choice([1, 60, 400, 2500])
     data, _ = _file(rng, rows)
     monkeypatch.setattr(direct_decoders, "MOST_PICKED", rng.choice([0, 1 << 15]))
-    monkeypatch.setattr(direct_decoders, "_SEVERAL", rng.choice([1, 4]))
+    monkeypatch.setattr(direct_decoders, "SEVERAL", rng.choice([1, 4]))
     monkeypatch.setattr(dictionary_decode, "FEW_VALUES", rng.choice([0, 4096]))
     groups = len(open_metadata(data).group_rows)
     for group in range(groups):

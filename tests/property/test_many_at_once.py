@@ -15,7 +15,7 @@ import pytest
 
 import accel
 from accel.testing import DictStore
-from tests.property.test_stacks import KINDS, _damage, _plain
+from tests.property.test_stacks import KINDS, damage, plain
 
 SEED, FILES, DAMAGED, AT_ONCE = 20261125, 4, 3, 30
 ROWS = 2000
@@ -66,7 +66,7 @@ def questions(rng: random.Random) -> list[dict[str, Any]]:
 async def outcome(scan: accel.Scan) -> tuple[str, Any]:
     try:
         table = await scan.to_table_async()
-        return "rows", (table.schema, [_plain(column) for column in table.columns])
+        return "rows", (table.schema, [plain(column) for column in table.columns])
     except (accel.AccelError, UnicodeDecodeError) as error:
         return "error", str(error)
 
@@ -106,21 +106,24 @@ def test_at_once_as_one_by_one(part: int) -> None:
         assert answers(data, asked, at_once=True) == alone
         assert {kind for kind, _ in alone} == {"rows"}
         for _ in range(DAMAGED):
-            broken = _damage(rng, data)
+            broken = damage(rng, data)
             one_by_one = answers(broken, asked, at_once=False)
             together = answers(broken, asked, at_once=True)
             for mine, other, due in zip(together, one_by_one, alone, strict=True):
                 seen[other[0]] += 1
-                # Who reads a whole chunk meets damage that others, who have been told where its pages are, do not.
+                # Who reads a whole chunk meets damage that others, who have been told where its pages are, do
+                # not.
                 if mine != other:
                     assert {mine[0], other[0]} == {"error"} or due in (mine, other)
-                    # A value may be damaged where no checksum shows it: whoever reads its page for another's damage meets it.
+                    # A value may be damaged where no checksum shows it: whoever reads its page for another's
+                    # damage meets it.
                     assert "error" in (mine[0], other[0]) or is_refused(broken)
     assert min(seen["rows"], seen["error"]) > 5
 
 
 def test_a_damaged_page_is_told_by_who_wants_it() -> None:
-    """The checksum of one page of a column that is not asked by: who wants a row of it hears of it, all others get theirs."""
+    """The checksum of one page of a column that is not asked by: who wants a row of it hears of it, all
+    others get theirs."""
     rows, every = 40_000, 1000
     sink = io.BytesIO()
     values = random.Random(SEED).sample(range(1 << 60), rows)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from accel.errors import ParquetFormatError
 from accel.format.model import PageTable
 from accel.format.page_header import parse_page_header, walk_chunks, walk_pages
-from accel.format.thrift import BINARY, I32, STRUCT, write_struct
+from accel.format.thrift import BINARY, FALSE, I32, I64, STRUCT, TRUE, write_struct
 
 _INNER: list[tuple[int, int, dict[int, Any]]] = [
     (0, 5, {1: (I32, 10), 2: (I32, 8), 3: (I32, 3), 4: (I32, 3)}),
@@ -19,6 +19,18 @@ _INNER: list[tuple[int, int, dict[int, Any]]] = [
     (0, 6, {1: (I32, 10)}),
     (2, 7, {1: (I32, 7), 2: (I32, 2)}),
     (3, 8, {1: (I32, 10), 2: (I32, 4), 3: (I32, 9), 4: (I32, 0), 5: (I32, 0), 6: (I32, 0)}),
+    (
+        3,
+        8,
+        {1: (I32, 10), 2: (I32, 4), 3: (I32, 9), 4: (I32, 0), 5: (I32, 1), 6: (I32, 0), 7: (FALSE, False)},
+    ),
+    (3, 8, {1: (I32, 17), 2: (I32, 0), 3: (I32, 1), 4: (I32, 8), 5: (I32, 0), 6: (I32, 0), 7: (TRUE, True)}),
+    (2, 7, {1: (I32, 1 << 20), 2: (I32, 0), 3: (FALSE, False)}),
+    (
+        0,
+        5,
+        {1: (I32, 10), 2: (I32, 8), 3: (I32, 4), 4: (I32, 3), 5: (STRUCT, {3: (I64, 7), 5: (BINARY, b"z")})},
+    ),
 ]
 
 
@@ -79,6 +91,28 @@ def test_walked_together_as_one_by_one(data: bytes) -> None:
     assert _rows(table) == expected
     again, counts = walk_chunks([data, data], num_values=[1 << 40] * 2, max_pages=100)
     assert (_rows(again), counts.tolist()) == ([*expected, *expected], [len(expected)] * 2)
+
+
+@given(st.lists(_chunk(), min_size=1, max_size=8), st.sampled_from([1, 3, 100]))
+def test_many_chunks_have_the_pages_of_each(some: list[bytes], most: int) -> None:
+    """More chunks than are walked one by one: what is usual is read of all at once."""
+    chunks = (some * 100)[:100]
+    due = [None if place % 3 else 12 for place in range(len(chunks))]
+    expected: list[tuple[object, ...]] | None = []
+    counts = []
+    try:
+        for chunk, values in zip(chunks, due, strict=True):
+            pages = _rows(walk_pages(memoryview(chunk), max_pages=most, num_values=values))
+            expected += pages
+            counts.append(len(pages))
+    except ParquetFormatError as error:
+        expected, failure = None, str(error)
+    try:
+        table, found = walk_chunks(chunks, num_values=due, max_pages=most)
+    except ParquetFormatError as error:
+        assert (expected, failure) == (None, str(error))
+        return
+    assert (_rows(table), found.tolist()) == (expected, counts)
 
 
 def _rows(table: PageTable) -> list[tuple[object, ...]]:

@@ -1,8 +1,8 @@
 """Values taken out of PLAIN pages as they lie there: what comes out is what pyarrow's own reading gives.
 
 Random columns of every type that has that way, beside texts of one length and of several: nulls, required and
-optional, every codec, both kinds of page, dictionaries that run full midway, checksums, whole chunks and chosen
-pages; rows by the piece, one by one, or all of them.
+optional, every codec, both kinds of page, dictionaries that run full midway, checksums, whole chunks and
+chosen pages; rows by the piece, one by one, or all of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Rows chosen by the caller: whatever form the ranges come in, just these come out, or what is wrong is said."""
+"""Rows chosen by the caller: whatever form the ranges come in, just these come out, or what is wrong is
+said."""
 
 from __future__ import annotations
 

@@ -58,7 +58,12 @@ def _column(rng: random.Random, rows: int) -> pa.Array:
 
 
 def _file(rng: random.Random) -> tuple[pa.Table, bytes]:
-    rows = rng.choice([40, 500, 1500])
+    table, written = _layout(rng, rng.choice([40, 500, 1500]))
+    return table, written(table)
+
+
+def _layout(rng: random.Random, rows: int) -> tuple[pa.Table, Callable[[pa.Table], bytes]]:
+    """A table, and what writes it or a part of it."""
     columns = {"key": pa.array(range(rows), pa.int64())}
     columns |= {f"c{number}": _column(rng, rows) for number in range(rng.randint(1, 5))}
     if rng.random() < 0.2:
@@ -67,23 +72,25 @@ def _file(rng: random.Random) -> tuple[pa.Table, bytes]:
         pa.field(name, array.type, nullable=array.null_count > 0 or rng.random() < 0.6)
         for name, array in columns.items()
     ]
-    table = pa.table(list(columns.values()), schema=pa.schema(fields))
-    sink = io.BytesIO()
-    pq.write_table(
-        table,
-        sink,
-        row_group_size=rng.choice([7, 25, 100, 300]),
-        compression=rng.choice(["none", "snappy", "zstd", "gzip", "lz4", "brotli"]),
-        use_dictionary=rng.choice([True, True, False, ["c0", "c2"]]),
-        dictionary_pagesize_limit=rng.choice([None, None, 40]),
-        data_page_version=rng.choice(["1.0", "1.0", "2.0"]),
-        data_page_size=rng.choice([1 << 20, 64, 500]),
-        write_page_index=rng.random() < 0.3,
-        write_statistics=rng.random() < 0.8,
-        write_page_checksum=rng.random() < 0.3,
-        use_deprecated_int96_timestamps=rng.random() < 0.2,
-    )
-    return table, sink.getvalue()
+    settings: dict[str, Any] = {
+        "row_group_size": rng.choice([7, 25, 100, 300]),
+        "compression": rng.choice(["none", "snappy", "zstd", "gzip", "lz4", "brotli"]),
+        "use_dictionary": rng.choice([True, True, False, ["c0", "c2"]]),
+        "dictionary_pagesize_limit": rng.choice([None, None, 40]),
+        "data_page_version": rng.choice(["1.0", "1.0", "2.0"]),
+        "data_page_size": rng.choice([1 << 20, 64, 500]),
+        "write_page_index": rng.random() < 0.3,
+        "write_statistics": rng.random() < 0.8,
+        "write_page_checksum": rng.random() < 0.3,
+        "use_deprecated_int96_timestamps": rng.random() < 0.2,
+    }
+
+    def written(part: pa.Table) -> bytes:
+        sink = io.BytesIO()
+        pq.write_table(part, sink, **settings)
+        return sink.getvalue()
+
+    return pa.table(list(columns.values()), schema=pa.schema(fields)), written
 
 
 def _question(rng: random.Random, table: pa.Table) -> tuple[Any, list[str]]:
@@ -105,7 +112,7 @@ def _question(rng: random.Random, table: pa.Table) -> tuple[Any, list[str]]:
     return rng.choice(ways), columns
 
 
-def _damage(rng: random.Random, data: bytes) -> bytes:
+def damage(rng: random.Random, data: bytes) -> bytes:
     broken = bytearray(data)
     for _ in range(rng.choice([1, 1, 3])):
         broken[rng.randrange(4, len(data) - 8)] ^= 1 << rng.randrange(8)
@@ -123,7 +130,7 @@ def settle(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bool], None]]:
     return settle
 
 
-def _plain(column: pa.ChunkedArray) -> list[Any]:
+def plain(column: pa.ChunkedArray) -> list[Any]:
     """Values that can be compared, whether they are text or are only said to be."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -138,17 +145,21 @@ def _plain(column: pa.ChunkedArray) -> list[Any]:
 
 def _outcomes(data: bytes, where: Any, columns: list[str], options: accel.Options) -> list[tuple[str, Any]]:
     """Of two scans: the second knows where the pages are that the first has met."""
-    store, cache = DictStore({"f": data}), accel.Cache()
-    return [
-        _outcome(accel.scan("f", where, columns=columns, store=store, cache=cache, options=options))
-        for _ in range(2)
-    ]
+    return _outcomes_of({"f": data}, where, columns, options)
+
+
+def _outcomes_of(
+    files: dict[str, bytes], where: Any, columns: list[str], options: accel.Options
+) -> list[tuple[str, Any]]:
+    store, cache = DictStore(files), accel.Cache()
+    settings: dict[str, Any] = {"columns": columns, "store": store, "cache": cache, "options": options}
+    return [_outcome(accel.scan(list(files), where, **settings)) for _ in range(2)]
 
 
 def _outcome(scan: accel.Scan) -> tuple[str, Any]:
     try:
         table = scan.to_table()
-        return "rows", (table.schema, [_plain(column) for column in table.columns])
+        return "rows", (table.schema, [plain(column) for column in table.columns])
     except (accel.AccelError, UnicodeDecodeError) as error:
         return "error", str(error)
 
@@ -166,7 +177,7 @@ def test_together_as_one_by_one(
         return batches
 
     monkeypatch.setattr(stack, "decode_stack", look)
-    monkeypatch.setattr("accel.reader.task_reads._LEAST_TAUGHT", 0)
+    monkeypatch.setattr("accel.reader.task_reads.LEAST_TAUGHT", 0)
     rng = random.Random(SEED + part)
     for _ in range(FILES):
         table, data = _file(rng)
@@ -180,7 +191,7 @@ def test_together_as_one_by_one(
             assert found == _outcomes(data, where, columns, options), (where, columns)
             assert found[0] == found[1]
             for _ in range(DAMAGED):
-                broken = _damage(rng, data)
+                broken = damage(rng, data)
                 settle(True)
                 together = _outcomes(broken, where, columns, options)
                 settle(False)
@@ -190,4 +201,34 @@ def test_together_as_one_by_one(
                     if "rows" in (one[0], other[0]):
                         assert one in (other, found[0]), (where, columns)
     assert seen["together"] > 10
+    assert min(seen["rows"], seen["error"]) > 5
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_files_together_as_one_by_one(
+    part: int, settle: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of one schema, of which each has a row group or a few; one of them is damaged."""
+    seen = Counter[str]()
+    split = stack.split_stack
+    monkeypatch.setattr(stack, "split_stack", lambda *a, **k: (seen.update(["together"]), split(*a, **k))[1])
+    rng = random.Random(SEED - 1 - part)
+    for _ in range(FILES):
+        rows, each = 400, rng.choice([20, 90])
+        table, written = _layout(rng, rows)
+        files = {f"{at:03}": written(table.slice(at, each)) for at in range(0, rows, each)}
+        for _ in range(QUESTIONS):
+            where, columns = _question(rng, table)
+            options = accel.Options(batch_rows=rng.choice([131_072, 7]))
+            damaged = files | {(name := rng.choice(list(files))): damage(rng, files[name])}
+            settle(True)
+            found, together = (_outcomes_of(some, where, columns, options) for some in (files, damaged))
+            settle(False)
+            assert found == _outcomes_of(files, where, columns, options), (where, columns)
+            assert found[0] == found[1]
+            for one, other in zip(together, _outcomes_of(damaged, where, columns, options), strict=True):
+                seen[other[0]] += 1
+                if "rows" in (one[0], other[0]):
+                    assert one in (other, found[0]), (where, columns)
+    assert seen["together"] > 5
     assert min(seen["rows"], seen["error"]) > 5

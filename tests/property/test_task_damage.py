@@ -112,7 +112,8 @@ NUMBERS = [field for field in TASK_ARROW_SCHEMA if field.name not in ("version",
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_task_of_absurd_numbers_gives_rows_or_an_error(question: str) -> None:
-    """With the checksum of what it says it may be of other rows, but nothing else comes of it than rows or an error."""
+    """With the checksum of what it says it may be of other rows, but nothing else comes of it than rows or an
+    error."""
     tasks, _ = told(question)
     options = accel.Options(memory_limit=64 << 20)
     answers = 0

@@ -1,7 +1,8 @@
-"""Chunks spliced with their pages decompressed: what comes out is what pyarrow's own reading of the file gives.
+"""Chunks spliced with their pages decompressed: what comes out is what pyarrow's own reading of the file
+gives.
 
-Random columns of every type, flat and nested: every codec, both kinds of page, dictionaries that run full midway,
-checksums, whole chunks and chosen pages; and pages that are damaged.
+Random columns of every type, flat and nested: every codec, both kinds of page, dictionaries that run full
+midway, checksums, whole chunks and chosen pages; and pages that are damaged.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
         return found[-1]
 
     monkeypatch.setattr(columns, "uncompressed_chunk", recorded)
-    monkeypatch.setattr(rewritten_pages, "_LEAST_PAGE", 0)
-    monkeypatch.setattr(codecs, "_library", codecs._Library())
-    codecs._load()
+    monkeypatch.setattr(rewritten_pages, "LEAST_PAGE", 0)
+    monkeypatch.setattr(codecs, "cramjam_library", codecs.CramjamLibrary())
+    codecs.load_library()
     return found
 
 
@@ -73,7 +74,7 @@ def test_every_type_comes_as_pyarrow_reads_it(
         "b": column(*(FLAT | NESTED)[other], rows, rng, nulls=rng.choice([0.0, 0.3])),
     }
     data = _write(arrays, rng, codec)
-    monkeypatch.setattr(columns, "_MOST_DECOMPRESSED", rng.choice([1, 8 << 20]))
+    monkeypatch.setattr(columns, "MOST_DECOMPRESSED", rng.choice([1, 8 << 20]))
     for _ in range(4):
         chosen, whole = random_rows(rng, rows), rng.random() < 0.3
         expected = truth(data, chosen)
@@ -120,10 +121,10 @@ def test_damage_is_met_as_it_is_without_it(seed: int, seen: Seen, monkeypatch: p
         data[at] ^= 1 << rng.randrange(8)
         damaged = bytes(data)
         data[at] = before
-        codecs._load()
+        codecs.load_library()
         bare_found = _outcome(damaged)
-        monkeypatch.setattr(codecs._library, "decompress", None)
-        monkeypatch.setattr(codecs._library, "missing", True)
+        monkeypatch.setattr(codecs.cramjam_library, "decompress", None)
+        monkeypatch.setattr(codecs.cramjam_library, "missing", True)
         assert bare_found == _outcome(damaged)
 
 

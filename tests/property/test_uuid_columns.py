@@ -1,4 +1,5 @@
-"""UUIDs: filters at every level give the rows that Python's own comparison gives, and damaged bytes no others."""
+"""UUIDs: filters at every level give the rows that Python's own comparison gives, and damaged bytes no
+others."""
 
 from __future__ import annotations
 

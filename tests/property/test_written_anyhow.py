@@ -1,7 +1,8 @@
-"""Tables written with any of pyarrow's options: a scan gives what pyarrow reads, filtered row by row in plain Python.
+"""Tables written with any of pyarrow's options: a scan gives what pyarrow reads, filtered row by row in plain
+Python.
 
-Encodings by column (deltas, byte streams split, RLE), codecs, both kinds of page, INT96, dictionaries that run full,
-bloom filters, statistics of some columns or none, page indexes or none; nulls anywhere.
+Encodings by column (deltas, byte streams split, RLE), codecs, both kinds of page, INT96, dictionaries that
+run full, bloom filters, statistics of some columns or none, page indexes or none; nulls anywhere.
 """
 
 from __future__ import annotations
@@ -163,7 +164,7 @@ def _where(rng: random.Random, table: pa.Table, depth: int) -> Any:
 @pytest.mark.parametrize("seed", range(40))
 def test_a_scan_gives_what_pyarrow_reads(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Small as these files are, their page indexes are met, but for some.
-    monkeypatch.setattr("accel.reader.reader._WHOLE_BYTES", 0 if seed % 5 else 8192)
+    monkeypatch.setattr("accel.reader.reader.WHOLE_BYTES", 0 if seed % 5 else 8192)
     rng = random.Random(seed)
     rows = rng.choice([1, 50, 300])
     kinds = [rng.choice(_KINDS) for _ in range(4)]

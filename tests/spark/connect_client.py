@@ -44,11 +44,16 @@ def main(folder: str) -> None:
     words = spark.createDataFrame([("m1 v7",), ("m2 v39",), ("m3 v1",)], "value string")
     found = accel.spark.lookup(words, folder, on="value", columns=["id"], index=f"{folder}/../index")
     print("lookup, index", sorted(tuple(row) for row in found.collect()))
-    try:
-        with accel.spark.metrics(spark):
-            print("never")
-    except accel.AccelError as error:
-        print("metrics", error.message)
+    for name, refused in (
+        ("metrics", lambda: accel.spark.metrics(spark).__enter__()),
+        ("sql", lambda: accel.spark.sql(spark, "SELECT * FROM t")),
+        ("prune", lambda: accel.spark.prune(spark.table("t"))),
+        ("table", lambda: accel.spark.table(spark, folder)),
+    ):
+        try:
+            print("never", refused())
+        except accel.AccelError as error:
+            print(name, error.message + (f" ({error.hint})" if name != "metrics" else ""))
     spark.stop()
 
 

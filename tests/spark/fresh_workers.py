@@ -1,4 +1,5 @@
-"""A whole program: Spark jobs whose Python workers end after each task. `python fresh_workers.py FILE ROUNDS`."""
+"""A whole program: Spark jobs whose Python workers end after each task. `python fresh_workers.py FILE
+ROUNDS`."""
 
 from __future__ import annotations
 

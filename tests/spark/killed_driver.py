@@ -1,4 +1,5 @@
-"""A whole program: `optimize` on a local Spark of its own, killed with its process group. `python killed_driver.py FOLDER STATE STEP`."""
+"""A whole program: `optimize` on a local Spark of its own, killed with its process group. `python
+killed_driver.py FOLDER STATE STEP`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Every way in and the jobs on a standalone cluster: two workers, and the files in an S3 server behind the proxy.
+"""Every way in and the jobs on a standalone cluster: two workers, and the files in an S3 server behind the
+proxy.
 
 Each test sends a function to the driver, which lives in a process of its own.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import io
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -19,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
+from tests.support.losing_store import LosingStore
 from tests.support.proxy import Proxy
 from tests.support.spark_cluster import SparkCluster, find_java
 from tests.support.spark_driver import SparkDriver
@@ -166,7 +169,8 @@ def join_keys(spark: SparkSession, options: dict[str, str]) -> list[tuple[Any, .
 
 
 def stream(spark: SparkSession, options: dict[str, str], folder: str) -> list[tuple[int, int]]:
-    """The number of rows and the greatest id, of all batches of a query and of a second one with its checkpoint."""
+    """The number of rows and the greatest id, of all batches of a query and of a second one with its
+    checkpoint."""
     accel.spark.register(spark)
     for _ in range(2):
         query = (
@@ -313,6 +317,68 @@ def test_no_secret_is_written(
     assert any(b"SparkListenerTaskEnd" in path.read_bytes() for path in logs)
     assert len(printed) >= 3 + 2 * 2
     assert [path for path in [*logs, *printed] if s3.secret_key.encode() in path.read_bytes()] == []
+
+
+def run_job(
+    spark: SparkSession, job: str, folder: str, mark: str, change: str, made: bool, workers: tuple[int, ...]
+) -> dict[str, Any]:
+    """Run a job of the table `t` in a store that loses executors."""
+    root = Path(folder)
+    store = LosingStore(root, Path(mark), change=change, made=made, workers=workers)
+    jobs: dict[str, Any] = {
+        "optimize": lambda: accel.spark.optimize(spark, "t", sort_by="name", parts=2, store=store),
+        "embed": lambda: accel.spark.embed(spark, "t", indexes={"name": "distinct"}, store=store),
+        "build_index": lambda: accel.spark.build_index(
+            spark, "t", indexes={"name": "keys"}, shares=2, store=store
+        ),
+    }
+    jobs[job]()
+    rows = accel.scan(f"{folder}/t/", columns=["id"], cache=None).to_table()
+    found: dict[str, Any] = {"ids": sorted(rows["id"].to_pylist())}
+    if job == "embed":
+        found["embedded"] = all(
+            b"accel.indexes" in (pq.read_metadata(path).metadata or {}) for path in root.glob("t/*.parquet")
+        )
+    if job == "build_index":
+        from accel.catalog.inspecting import verify_index
+
+        found["whole"] = verify_index("t/_accel", store=store).is_empty
+    return found
+
+
+_LOSSES = [
+    ("optimize", r"write .*-00001-00000\.json", False, True),
+    ("optimize", r"write t/_accel/replaced-", False, False),
+    ("embed", r"write t/2\.parquet", True, True),
+    ("build_index", r"write t/_accel/(?!head)", True, True),
+]
+"""A job, the change at which executors are lost, whether it is made, and whether a Python worker makes it."""
+
+
+@pytest.mark.parametrize(("job", "change", "made", "in_worker"), _LOSSES)
+def test_executors_are_lost_in_the_commit(
+    driver: SparkDriver,
+    cluster: SparkCluster,
+    tmp_path: Path,
+    job: str,
+    change: str,
+    made: bool,
+    in_worker: bool,
+) -> None:
+    """Whoever reads sees each row once, at that moment and after; the job ends well, as Spark runs the task again."""
+    (tmp_path / "t").mkdir()
+    for number in range(FILES):
+        pq.write_table(_table(number), tmp_path / "t" / f"{number}.parquet")
+    mark = tmp_path / "mark.json"
+    workers = (cluster.worker(0), cluster.worker(1))
+    found = driver.call(run_job, job, str(tmp_path), str(mark), change, made, workers)
+    ids = list(range(FILES * ROWS))
+    lost = json.loads(mark.read_text())
+    assert (lost["in_worker"], lost["ids"]) == (in_worker, ids)
+    assert found["ids"] == ids
+    assert found.get("embedded", True)
+    assert found.get("whole", True)
+    cluster.wait_for_executors(2)
 
 
 def test_a_machine_is_lost_in_the_middle_of_a_job(

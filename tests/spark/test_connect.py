@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from accel.spark.pruning import INSTEAD_OF_PRUNE
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -35,7 +37,9 @@ def test_read_format_sql_and_lookup(tmp_path: Path) -> None:
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-4000:]
-    assert ran.stdout.splitlines() == [
+    told = [line.replace(f" ({INSTEAD_OF_PRUNE})", "") for line in ran.stdout.splitlines()]
+    assert sum(INSTEAD_OF_PRUNE in line for line in ran.stdout.splitlines()) == 3
+    assert told == [
         "session pyspark.sql.connect.session",
         "read 40",
         "executors 70",
@@ -46,4 +50,5 @@ def test_read_format_sql_and_lookup(tmp_path: Path) -> None:
         "lookup, left [(1, 5, 'm1 v5'), (2, 39, 'm2 v39'), (2, 39, 'm2 v39'), (2, 40, None), (9, 7, None), (None, 7, None)]",
         "lookup, index [('m1 v7', 7), ('m2 v39', 39)]",
         "metrics Spark Connect brings no counts of tasks back to its client",
+        *(f"{name} Spark Connect shows its client no plan to prune" for name in ("sql", "prune", "table")),
     ]

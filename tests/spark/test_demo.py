@@ -27,6 +27,10 @@ def test_demo(tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stderr[-4000:]
     assert "The two answers are equal." in ran.stdout
+    # Of 52 files of a Delta table the index leaves the five that have the aeroplane.
+    table = [line.split() for line in ran.stdout.splitlines()]
+    assert [words[3] for words in table if words[:3] == ["without", "the", "index"]] == ["52"]
+    assert [words[3] for words in table if words[:3] == ["with", "the", "index"]] == ["5"]
 
     assert WHERE == "month = 7 AND carrier IN ('AS', 'HA') AND dep_delay > 60"
     flights = read_flights()

@@ -1,4 +1,5 @@
-"""An object store that fails while a job of Spark reads from it: the right rows, or an error that names the file."""
+"""An object store that fails while a job of Spark reads from it: the right rows, or an error that names the
+file."""
 
 from __future__ import annotations
 
@@ -122,7 +123,8 @@ def is_data(passage: Passage) -> bool:
 
 
 def now_and_then(passage: Passage) -> RelayFault | None:
-    """One request in four is refused, has its body cut, or is not answered in time; none of a kind in a row."""
+    """One request in four is refused, has its body cut, or is not answered in time; none of a kind in a
+    row."""
     if passage.number % 4 != 1:
         return None
     kinds = (Status(503), CutBody(100), Stall(2.0)) if is_data(passage) else (Status(503), Status(500))

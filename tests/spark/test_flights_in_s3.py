@@ -1,4 +1,5 @@
-"""The flights of 2013 in an S3 server, asked by an async scan and by Spark in its four ways; DuckDB is the judge."""
+"""The flights of 2013 in an S3 server, asked by an async scan and by Spark in its four ways; DuckDB is the
+judge."""
 
 from __future__ import annotations
 

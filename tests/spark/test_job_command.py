@@ -1,4 +1,4 @@
-"""`python -m accel.spark.job`: the command that spark-submit and schedulers run."""
+"""`python -m accel.job`: the command that spark-submit and schedulers run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
-from accel.spark.job import main
+from accel.job import main
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,7 +32,7 @@ def test_on_spark_in_a_process_of_its_own(tmp_path: Path) -> None:
     }
     conf = ("ui.enabled=false", "driver.bindAddress=127.0.0.1", "driver.host=127.0.0.1")
     command = [
-        sys.executable, "-m", "accel.spark.job", "optimize", str(tmp_path), "--sort-by", "id:descending",
+        sys.executable, "-m", "accel.job", "optimize", str(tmp_path), "--sort-by", "id:descending",
         "--embed", "name=distinct", "--target-file-size", "1k", "--master", "local[1]", "--json",
         *(word for each in conf for word in ("--conf", f"spark.{each}")),
     ]  # fmt: skip

@@ -66,7 +66,7 @@ def test_optimize_sorts_over_all_files(spark: SparkSession, tmp_path: Path, part
     assert rows_of(after) == rows_of(read(alone))
     assert (report.rows, report.files_before, report.index) == (4200, 6, index)
     assert report.files_after == len(list(tmp_path.glob("*.parquet"))) > 1
-    assert list((tmp_path / "_accel").glob("optimize*")) == []
+    assert list((tmp_path / "_accel").glob("optimize-*")) == []
     listed = read(tmp_path, where="id >= 0", index=index, listing="index")
     assert sorted(rows_of(listed)) == sorted(rows_of(before))
 
@@ -108,7 +108,8 @@ def test_a_job_that_fails_leaves_the_files(spark: SparkSession, tmp_path: Path) 
     with pytest.raises(Exception, match=r"3\.parquet"):
         accel.spark.optimize(spark, tmp_path, sort_by="id")
     names = sorted(path.name for path in tmp_path.rglob("*") if path.is_file())
-    assert names == [f"{number}.parquet" for number in range(6)]
+    assert names == [*(f"{number}.parquet" for number in range(6)), "optimize.json"]
+    assert (tmp_path / "_accel/optimize.json").read_bytes() == b"{}"  # a journal of no job
     pq.write_table(table(3, 700), tmp_path / "3.parquet")
     accel.spark.optimize(spark, tmp_path, sort_by="id")
     assert sorted(rows_of(read(tmp_path))) == sorted(rows_of(before))

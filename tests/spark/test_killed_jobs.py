@@ -1,4 +1,5 @@
-"""Jobs on Spark that die at any of their changes: readers see the old table or the new one, and the next call does the rest."""
+"""Jobs on Spark that die at any of their changes: readers see the old table or the new one, and the next call
+does the rest."""
 
 from __future__ import annotations
 
@@ -91,8 +92,10 @@ def test_optimize(spark: SparkSession, tmp_path: Path) -> None:
     whole = Table(tmp_path / "whole", indexed=True)
     optimize(spark, whole)
     steps, outputs = whole.store.steps, len(whole.files())
-    commit = next(at for at, what in enumerate(steps) if what.startswith("move")) - 1
-    # The parts have two files and a record each: after the seventh change the first part is complete, after the eighth both are.
+    # Behind the commit comes the record of what replaces what, and then the first move.
+    commit = next(at for at, what in enumerate(steps) if "/replaced-" in what) - 1
+    # The parts have two files and a record each: after the seventh change the first part is complete, after
+    # the eighth both are.
     deaths = [(1, False), (6, True), (commit, False), (commit, True)]
     deaths += [(number, bool(number % 2)) for number in range(commit + 1, len(steps), 4)]
     reused = {}
@@ -115,7 +118,7 @@ def test_optimize(spark: SparkSession, tmp_path: Path) -> None:
             reused[number] = report.reused
         table.check_readers(indexed=True)
         assert table.read() == sorted(table.ids)
-        assert not [path for path in table.files("t/_accel/*") if "optimize" in path and "lock" not in path]
+        assert not [path for path in table.files("t/_accel/*") if "optimize-" in path]
     assert reused == {1: 0, 6: 2, commit: outputs}
 
 
@@ -132,7 +135,7 @@ def test_what_another_call_has_written_fits_or_goes(
 
     whole = Table(tmp_path / "whole", indexed=False)
     run(whole)
-    commit = next(at for at, what in enumerate(whole.store.steps) if what.startswith("move")) - 1
+    commit = next(at for at, what in enumerate(whole.store.steps) if "/replaced-" in what) - 1
     for name, more in (("same", {}), ("other", {"page_rows": 30}), ("other parts", {"parts": 3})):
         if name == "other parts" and "parts" not in given:
             continue
@@ -144,7 +147,7 @@ def test_what_another_call_has_written_fits_or_goes(
         table.check_readers(indexed=False)
         if "z_order" not in given:
             assert table.read() == table.ids
-        assert not [path for path in table.files("t/_accel/*") if "optimize" in path and "lock" not in path]
+        assert not [path for path in table.files("t/_accel/*") if "optimize-" in path]
 
 
 def test_a_driver_that_is_really_killed(spark: SparkSession, tmp_path: Path) -> None:
@@ -178,6 +181,8 @@ def has_indexes(data: bytes) -> bool:
     return file.read().num_rows == ROWS and b"accel.indexes" in file.metadata.metadata
 
 
+# A job that was killed has not refreshed the index, as it does in the end: whoever trusts its list is told.
+@pytest.mark.filterwarnings("ignore:.*replaced since the index:UserWarning")
 def test_embed(spark: SparkSession, tmp_path: Path) -> None:
     def embed(table: Table) -> accel.EmbedFilesReport:
         return accel.spark.embed(spark, "t", indexes={"name": "distinct"}, store=table.store)
@@ -195,7 +200,12 @@ def test_embed(spark: SparkSession, tmp_path: Path) -> None:
         assert all(has_indexes(between[path]) for path in done), "a file is the old one or the new one"
         assert len(done) >= min(number, FILES)
         report = embed(table)
-        # A task that was under way may have ended after the job did.
+        # Spark gives up a job while tasks of it are under way, and tells no driver when these have ended:
+        # such a task may put its file in place after the job has failed, and even beside the next one. That
+        # is harmless: it puts the same file with the indexes that were asked for there, whole, and only in
+        # place of the version that it has read; what has been replaced before, it leaves alone. So the next
+        # job passes over more files than were done when the first one failed, and never over one without its
+        # indexes.
         assert len(done) <= report.skipped == FILES - report.embedded
         assert all(map(has_indexes, table.files().values()))
         table.check_readers(indexed=True)
@@ -274,7 +284,7 @@ def test_an_index(spark: SparkSession, tmp_path: Path, job: Any, prepare: Any, d
 def test_an_index_of_many_files_goes_on_from_the_last_commit(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_jobs, "_COMMITTED_FILES", 2)
+    monkeypatch.setattr(index_jobs, "COMMITTED_FILES", 2)
     whole = Table(tmp_path / "whole", indexed=False)
     report = accel.spark.build_index(spark, "t", indexes={"name": "keys"}, store=whole.store)
     assert (report.files, report.added, report.unchanged, report.removed) == (FILES, FILES, 0, 0)

@@ -271,7 +271,7 @@ def test_a_result_that_may_be_large_is_not_sent_to_all_executors(
 ) -> None:
     df = spark.range(0, 5000, 7).withColumnRenamed("id", "number")
     small = accel.spark.lookup(df, str(folder), on="number")
-    monkeypatch.setattr("accel.spark.join._BROADCAST_BYTES", 1000)
+    monkeypatch.setattr("accel.spark.join.BROADCAST_BYTES", 1000)
     large = accel.spark.lookup(df, str(folder), on="number")
     plans = [frame._jdf.queryExecution().executedPlan().toString() for frame in (small, large)]
     assert ["BroadcastHashJoin" in plan for plan in plans] == [True, False]
@@ -313,7 +313,8 @@ def test_executors_read_only_the_pages_that_may_match(
     assert {(passage.method, passage.status, passage.if_match is not None) for passage in passages} == {
         ("GET", 206, True)
     }
-    # A page of fifty numbers and one of fifty values, and a dictionary for each; the file has four times ten of both.
+    # A page of fifty numbers and one of fifty values, and a dictionary for each; the file has four times ten
+    # of both.
     assert len(passages) <= 4
     assert proxy.bytes < (folder / "day=2" / "part.parquet").stat().st_size / 2
 

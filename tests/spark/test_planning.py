@@ -1,7 +1,9 @@
-"""accel.spark.read planned by the executors: the same rows as by the driver, in a stage of its own, however many the files."""
+"""accel.spark.read planned by the executors: the same rows as by the driver, in a stage of its own, however
+many the files."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,8 @@ import pytest
 
 import accel
 from accel.spark import planning
+from accel.testing import DictStore
+from accel.testing.stores import StoreWrapper
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,7 +92,7 @@ def test_many_files_are_planned_by_the_executors(
 ) -> None:
     frame = accel.spark.read(spark, str(folder), columns=["id"])
     assert _stages(frame) == 1
-    monkeypatch.setattr(planning, "_MOST_FILES", MONTHS * FILES - 1)
+    monkeypatch.setattr(planning, "MOST_FILES", MONTHS * FILES - 1)
     frame = accel.spark.read(spark, str(folder), columns=["id"])
     assert _stages(frame) == 2
     assert _stages(accel.spark.read(spark, str(folder), columns=["id"], planning="driver")) == 1
@@ -101,6 +105,41 @@ def _stages(frame: DataFrame) -> int:
 
 
 @pytest.mark.parametrize("place", ["driver", "executors"])
+@pytest.mark.parametrize("where", [None, "month = 1", "file LIKE '%/7.parquet' AND id > 360"])
+def test_the_file_of_a_row_is_a_column(
+    spark: SparkSession, folder: Path, where: str | None, place: Any
+) -> None:
+    question: dict[str, Any] = {
+        "where": where,
+        "columns": ["file", "row", "id", "month"],
+        "file_path": "file",
+        "row_number": "row",
+    }
+    expected = accel.scan(str(folder), **question).to_pylist()
+    frame = accel.spark.read(spark, str(folder), planning=place, **question)
+    assert frame.columns == question["columns"]
+    assert _rows(frame) == sorted((tuple(row.values()) for row in expected), key=repr)
+    assert {row[0] for row in _rows(frame)} <= {str(path) for path in folder.rglob("*.parquet")}
+
+
+@pytest.mark.parametrize("place", ["driver", "executors", "auto"])
+def test_the_driver_plans_in_time(spark: SparkSession, place: Any) -> None:
+    with pytest.raises(accel.ScanTimeoutError, match=r"not done within 0\.2 seconds"):
+        accel.spark.read(spark, "d/", planning=place, timeout=0.2, store=_Silent(DictStore({})), cache=None)
+
+
+class _Silent(StoreWrapper):
+    """Answers nothing."""
+
+    async def read(self, path: str, want: Any, *, if_match: str | None = None) -> Any:
+        await asyncio.Event().wait()
+
+    async def _list_inner(self, prefix: str) -> Any:
+        await asyncio.Event().wait()
+        yield
+
+
+@pytest.mark.parametrize("place", ["driver", "executors"])
 def test_a_limit(spark: SparkSession, folder: Path, place: Any) -> None:
     """Three partitions have five rows each to give, and Spark takes five of all."""
     frame = accel.spark.read(spark, str(folder), columns=["id"], limit=5, planning=place, partitions=3)
@@ -110,7 +149,7 @@ def test_a_limit(spark: SparkSession, folder: Path, place: Any) -> None:
 
 @pytest.mark.parametrize("place", ["driver", "executors"])
 def test_broken_files_are_skipped(spark: SparkSession, folder: Path, tmp_path: Path, place: Any) -> None:
-    """The very first too, which would have settled the schema."""
+    """The very first too, which would have settled the schema; where they are not skipped, it is named."""
     good = (folder / "month=0" / "1.parquet").read_bytes()
     for name in ("b", "c"):
         (tmp_path / f"{name}.parquet").write_bytes(good)
@@ -129,8 +168,8 @@ def test_broken_files_are_skipped(spark: SparkSession, folder: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("keywords", "told"),
     [
-        ({"planning": "nowhere"}, "'nowhere' is not a valid Planning"),
-        ({"on_error": "ignore"}, "'ignore' is not a valid OnError"),
+        ({"planning": "nowhere"}, 'planning is "auto", "driver" or "executors", not .nowhere.'),
+        ({"on_error": "ignore"}, 'on_error is "raise" or "skip", not .ignore.'),
         ({"limit": -1}, "limit is a non-negative int, not -1"),
         ({"credentials": "nothing"}, "credentials names a function"),
         ({"planning": "executors", "selection": {}}, "selection= names files of the whole scan"),

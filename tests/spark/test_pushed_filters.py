@@ -1,6 +1,7 @@
 """Filters that Spark pushes into format("accel"): the rows are those that Spark finds without any pushdown.
 
-Most are translated and asked of accel alone, and Spark evaluates all of them in one job: a job for each would take minutes.
+Most are translated and asked of accel alone, and Spark evaluates all of them in one job: a job for each would
+take minutes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Random data sets through every way from a plan to Spark's rows, under random settings: the rows that pyarrow reads.
+"""Random data sets through every way from a plan to Spark's rows, under random settings: the rows that
+pyarrow reads.
 
-`test_random_questions` asks one file by its path. Here are several files, some of them later and narrower, with row groups, pages
-and folders of any kind, asked by `accel.spark.read` and by tasks: as they were planned, shuffled, by way of Parquet, and planned on
-the executors.
+`test_random_questions` asks one file by its path. Here are several files, some of them later and narrower,
+with row groups, pages and folders of any kind, asked by `accel.spark.read` and by tasks: as they were
+planned, shuffled, by way of Parquet, and planned on the executors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Random questions by mapInArrow(accel.scan) and by Spark's own reader, over the same files: the same rows, in order.
+"""Random questions by mapInArrow(accel.scan) and by Spark's own reader, over the same files: the same rows,
+in order.
 
 Spark's pushdown is off: of its own files it loses zeros of the other sign, of others' NaN.
 """

@@ -1,4 +1,5 @@
-"""Tasks that Spark runs again, or twice at once: on a cluster, where workers and executors are killed, and some are slow."""
+"""Tasks that Spark runs again, or twice at once: on a cluster, where workers and executors are killed, and
+some are slow."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ SPECULATION = {
 
 @pytest.mark.timeout(600)
 def test_rows_are_right_and_nothing_is_written_twice(tmp_path: Path) -> None:
-    """One program for all cases, as a driver takes long to start. A slow process waits 40 seconds; nobody waits for it."""
+    """One program for all cases, as a driver takes long to start. A slow process waits 40 seconds; nobody
+    waits for it."""
     if find_java() is None:
         pytest.skip("needs Java")
     with SparkCluster() as cluster:

@@ -170,7 +170,8 @@ def test_files_that_spark_wrote(spark: SparkSession, tmp_path: Path, outputs: st
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
 def test_int96_that_spark_wrote(spark: SparkSession, tmp_path: Path, zone: str) -> None:
-    """The same instants, at any depth, and under the session's zone the same answers; without a zone where asked for."""
+    """The same instants, at any depth, and under the session's zone the same answers; without a zone where
+    asked for."""
     columns = [
         "id",
         "timestamp_micros(id * 123456789 - 1000000001) as at",
@@ -210,12 +211,13 @@ def test_int96_beside_other_timestamps(spark: SparkSession, tmp_path: Path) -> N
         late.orderBy("id").collect()
         == own.where("at > '1970-01-01 00:00:30' AND id < 18").orderBy("id").collect()
     )
-    with pytest.raises(accel.SchemaMismatchError, match="give schema= with a type that holds both"):
+    with pytest.raises(accel.SchemaMismatchError, match="give `schema=` with a type that holds both"):
         accel.spark.read(spark, files, options=accel.Options(int96_unit="us"))
 
 
 def test_int96_beyond_nanoseconds(spark: SparkSession, tmp_path: Path) -> None:
-    """Sentinels of far years come as Spark gives them; nanoseconds, where these are asked for, refuse them."""
+    """Sentinels of far years come as Spark gives them; nanoseconds, where these are asked for, refuse
+    them."""
     moments = "if(id = 2, null, timestamp'9999-12-31 23:59:59.999999' - make_interval(id * 3000)) as at"
     folder = written_as(
         spark, "INT96", tmp_path, spark.range(0, 4, numPartitions=1).selectExpr("id", moments)

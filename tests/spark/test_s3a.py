@@ -1,4 +1,5 @@
-"""accel beside Spark's own reader over S3A, on a cluster of two workers: the same rows of all types, whoever wrote the file.
+"""accel beside Spark's own reader over S3A, on a cluster of two workers: the same rows of all types, whoever
+wrote the file.
 
 Each test sends one function to the driver, because a job takes half a second however little it reads.
 """
@@ -166,7 +167,8 @@ def _rows(frame: DataFrame) -> list[str]:
 
 
 def compare(spark: SparkSession, url: str, options: dict[str, str], zone: str) -> list[Any]:
-    """What differs between Spark's own rows and accel's, by each way in: columns with their types, then rows."""
+    """What differs between Spark's own rows and accel's, by each way in: columns with their types, then
+    rows."""
     accel.spark.register(spark, pushdown=True)
     spark.conf.set("spark.sql.session.timeZone", zone)
     own = spark.read.parquet(url)
@@ -200,8 +202,8 @@ def answer(
 ) -> dict[str, dict[str, list[int]]]:
     """The ids that match, by question and by who answers it.
 
-    One question of so many is `pushed` to accel, and those about floating-point numbers to Spark's own reader: each is a
-    DataFrame of its own, which takes a while.
+    One question of so many is `pushed` to accel, and those about floating-point numbers to Spark's own
+    reader: each is a DataFrame of its own, which takes a while.
     """
     accel.spark.register(spark, pushdown=True)
     spark.conf.set("spark.sql.session.timeZone", zone)
@@ -324,7 +326,8 @@ def test_int96_that_pyarrow_wrote(driver: SparkDriver, s3: S3Admin) -> None:
 
 
 def test_the_old_calendar(driver: SparkDriver, s3: S3Admin, of_pyarrow: str) -> None:
-    """Days that Spark 2 wrote, or a later one in its way: Spark converts them, and accel reads them as they are stored."""
+    """Days that Spark 2 wrote, or a later one in its way: Spark converts them, and accel reads them as they
+    are stored."""
     target = "s3a://s3a-pyarrow/legacy/"
     _ask(driver, rewrite, of_pyarrow, target, {"datetimeRebaseModeInWrite": "LEGACY"})
     assert _ask(driver, old_days, target, s3.storage_options()) == {
@@ -351,7 +354,8 @@ def test_answers(driver: SparkDriver, s3: S3Admin, of_pyarrow: str, large: bool)
 
 
 def test_answers_from_files_of_spark(driver: SparkDriver, s3: S3Admin, of_spark: str, large: bool) -> None:
-    """Moments are stored as INT96, and bounds of floating-point columns are others; the long run asks everything."""
+    """Moments are stored as INT96, and bounds of floating-point columns are others; the long run asks
+    everything."""
     asked = [q for q in QUESTIONS if large or q.startswith(("utc", "paris", "point.in"))]
     found = _ask(driver, answer, of_spark, s3.storage_options(), NEW_YORK, [*asked, "f64 > 1.0D"], pushed=1)
     assert _wrong(found, "accel") == _wrong(found, "pushed") == _wrong(found, "S3A") == {}

@@ -1,4 +1,5 @@
-"""readStream.format("accel"): each file of a growing directory once, through restarts, by the store's list or the index's."""
+"""readStream.format("accel"): each file of a growing directory once, through restarts, by the store's list or
+the index's."""
 
 from __future__ import annotations
 
@@ -10,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
-from accel.spark.streaming import decode_offset, encode_offset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +45,7 @@ class _Sink:
         frame.coalesce(1).write.mode("overwrite").parquet(str(self._folder / f"batch={batch}"))
 
 
-def _run(spark: SparkSession, source: Path, work: Path, **options: object) -> list[list[int]]:
+def _run(spark: SparkSession, source: Path | str, work: Path, **options: object) -> list[list[int]]:
     """Run a query until it has read what is there, and return all batches so far."""
     sink = _Sink(work / "out")
     reader = spark.readStream.format("accel").options(**{k: str(v) for k, v in options.items()})
@@ -68,7 +68,8 @@ def source(spark: SparkSession) -> SparkSession:
 
 @pytest.mark.timeout(400)
 def test_each_file_once_and_so_many_a_batch(source: SparkSession, tmp_path: Path) -> None:
-    """A query that ended goes on from its checkpoint, also where a file was deleted since, and another came."""
+    """A query that ended goes on from its checkpoint, also where a file was deleted since, and another
+    came."""
     folder = tmp_path / "in"
     for number in range(5):
         _write(folder, number)
@@ -95,21 +96,26 @@ def test_the_files_of_an_index(source: SparkSession, tmp_path: Path) -> None:
     assert _run(source, folder, tmp_path, listing="index", columns="id") == [[0], [1]]
 
 
-@pytest.mark.parametrize("seen", [set(), {0}, {1, 2**64 - 1, 12345678901234567890}], ids=len)
-def test_an_offset_is_a_set(seen: set[int]) -> None:
-    assert decode_offset(encode_offset(frozenset(seen))) == seen
+@pytest.mark.timeout(400)
+def test_one_place_by_another_name_and_optimized(source: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    for number in range(3):
+        _write(folder, number)
+    assert _run(source, folder, tmp_path) == [[0, 1, 2]]
+    assert _run(source, f"file://{folder}", tmp_path) == [[0, 1, 2]]
+    accel.optimize(folder, sort_by="id")
+    assert _run(source, folder, tmp_path) == [[0, 1, 2]]
+    _write(folder, 3)
+    assert _run(source, folder, tmp_path) == [[0, 1, 2], [3]]
 
 
-@pytest.mark.parametrize(
-    "offset",
-    [
-        {},
-        {"version": 2, "count": 0, "seen": ""},
-        {"version": 1, "count": 1, "seen": ""},
-        {"version": 1, "count": 0, "seen": "?"},
-    ],
-    ids=["nothing", "version", "count", "no base64"],
-)
-def test_an_offset_of_something_else(offset: dict[str, Any]) -> None:
-    with pytest.raises(accel.AccelError, match="the checkpoint holds no offset"):
-        decode_offset(offset)
+@pytest.mark.timeout(400)
+def test_a_stream_that_is_refused_says_why(source: SparkSession, tmp_path: Path) -> None:
+    _write(tmp_path / "in", 0)
+    with pytest.raises(
+        Exception, match=r"ValueError: a stream has no limit: leave the option limit out"
+    ) as caught:
+        _run(source, tmp_path / "in", tmp_path, limit=3)
+    assert "Traceback" not in str(caught.value)
+    with pytest.raises(Exception, match="no option cleanSource: "):
+        _run(source, tmp_path / "in", tmp_path, cleanSource="delete")

@@ -1,4 +1,5 @@
-"""TPC-H's queries that filter lineitem, by SQL over views of format("accel"): the rows are those of Spark's own reader."""
+"""TPC-H's queries that filter lineitem, by SQL over views of format("accel"): the rows are those of Spark's
+own reader."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ FILES = 4
 READ_BY_ACCEL = ("lineitem", "customer", "orders", "part")
 ALSO_LARGE = {"q3", "q7", "q10", "q21"}
 
-# Without LIMIT, as rows may tie. A query that looks at lineitem twice has a view for each, because Spark 4.3 mixes the
-# filters of one up if they are taken.
+# Without LIMIT, as rows may tie. A query that looks at lineitem twice has a view for each, because Spark 4.3
+# mixes the filters of one up if they are taken.
 QUERIES = {
     "q1": """
         SELECT l_returnflag, l_linestatus, sum(l_quantity), sum(l_extendedprice),
@@ -107,7 +108,8 @@ QUERIES = {
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory, large: bool) -> Path:
-    """TPC-H at scale 0.01, or 0.1; lineitem in four files by the day of shipping, with pages of 1,000 rows."""
+    """TPC-H at scale 0.01, or 0.1; lineitem in four files by the day of shipping, with pages of 1,000
+    rows."""
     root = tmp_path_factory.mktemp("tpch")
     generator = Path(sys.executable).with_name("tpchgen-cli")
     scale = "0.1" if large else "0.01"

@@ -1,1 +1,2 @@
-"""What the tests and the benchmark run against: servers, proxies that play a slow or faulty network, sample data."""
+"""What the tests and the benchmark run against: servers, proxies that play a slow or faulty network, sample
+data."""

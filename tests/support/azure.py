@@ -1,4 +1,5 @@
-"""Azurite, Microsoft's emulator of Azure Blob Storage: found, or installed by npm once, then started on a free port."""
+"""Azurite, Microsoft's emulator of Azure Blob Storage: found, or installed by npm once, then started on a
+free port."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""A lean HTTP/1.1 proxy: it serves objects and listings from memory, relays the rest, and delays and paces every response.
+"""A lean HTTP/1.1 proxy: it serves objects and listings from memory, relays the rest, and delays and paces
+every response.
 
-It injects the same network as `tests.support.relay` and writes the same log, without faults. Server and client share the
-cores of one machine, so the CPU that a response costs here is CPU that the measured client lacks.
+It injects the same network as `tests.support.relay` and writes the same log, without faults. Server and
+client share the cores of one machine, so the CPU that a response costs here is CPU that the measured client
+lacks.
 """
 
 from __future__ import annotations
@@ -121,11 +123,13 @@ class CachingProxy:
         self.passages = []
 
     def find(self, path: str | None, target: str) -> CachedObject | None:
-        """Return the cached object at `path`, or the cached listing that `target` asks for where `path` is None."""
+        """Return the cached object at `path`, or the cached listing that `target` asks for where `path` is
+        None."""
         return self.listings.find(target) if path is None else self.objects.find(path)
 
     def invalidate(self, path: str = "") -> None:
-        """Drop what is cached of an object, bucket or prefix that is written, by default everything; and all listings."""
+        """Drop what is cached of an object, bucket or prefix that is written, by default everything; and all
+        listings."""
         self.listings.clear()
         self.objects.evict(path)
 

@@ -1,4 +1,5 @@
-"""A TCP relay that closes connections at random: before a request has reached the server, or before its answer comes back."""
+"""A TCP relay that closes connections at random: before a request has reached the server, or before its
+answer comes back."""
 
 from __future__ import annotations
 

@@ -78,8 +78,8 @@ def query_of(handle: FileHandle, where: str) -> FileQuery:
 def split_rows(chunk: memoryview, *, pages: Collection[int] | None = None) -> bytes:
     """Rewrite a chunk so that its pages begin within a row, as some writers lay them out.
 
-    The chunk holds lists of eight in uncompressed pages. The first four items of each page but the first, or of those in
-    `pages`, go to the row before them; as many rows as before begin on every page.
+    The chunk holds lists of eight in uncompressed pages. The first four items of each page but the first, or
+    of those in `pages`, go to the row before them; as many rows as before begin on every page.
     """
     table = walk_pages(chunk, max_pages=1 << 20)
     data = bytearray(chunk)

@@ -1,7 +1,8 @@
 """Two Google Cloud Storages: fake-gcs-server, and the part of the XML API that obstore uses, in memory.
 
-fake-gcs-server, the well-known emulator, accepts writes by the JSON API alone, ignores If-Match and answers 500 where
-there is no bucket, so only tests that read run against it; `GoogleFake` serves all of them, without credentials.
+fake-gcs-server, the well-known emulator, accepts writes by the JSON API alone, ignores If-Match and answers
+500 where there is no bucket, so only tests that read run against it; `GoogleFake` serves all of them, without
+credentials.
 """
 
 from __future__ import annotations

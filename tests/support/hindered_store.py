@@ -1,4 +1,5 @@
-"""A directory as a store by which a process of a Spark job is killed, or slowed, the first time that it does a certain thing."""
+"""A directory as a store by which a process of a Spark job is killed, or slowed, the first time that it does
+a certain thing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Objects and listings of an origin in memory: each object is read whole once, and then answered from here."""
+"""Objects and listings of an origin in memory: each object is read whole once, and then answered from
+here."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ _PER_RESPONSE = frozenset(("content-length", "content-range", "date", "connectio
 _LISTING_BYTES: Final = 64 << 20
 """Bytes of listings that are cached; the least recently used go first."""
 _LISTING = re.compile(r"/[^/?]+/?\?(?:[^#]*&)?list-type=2(?:&[^#]*)?")
-# Only the origin can answer these: conditions other than If-Match, the client's own keys, access across sites.
+# Only the origin can answer these: conditions other than If-Match, the client's own keys, access across
+# sites.
 _ORIGIN_ONLY = (
     "if-none-match",
     "if-modified-since",
@@ -96,7 +98,8 @@ class ObjectCache:
     Parameters
     ----------
     origin : Origin
-        Where objects are read, with requests signed by `reader`. A writer that bypasses the proxy calls `evict`.
+        Where objects are read, with requests signed by `reader`. A writer that bypasses the proxy calls
+        `evict`.
     limit : int
         Bytes of objects that may be cached.
     """
@@ -190,7 +193,8 @@ class ObjectCache:
 class ListingCache:
     """Pages of listings by the exact request for them, until something is written.
 
-    A page depends on the bucket's content and on nothing else, so a writer that bypasses the proxy calls `clear`.
+    A page depends on the bucket's content and on nothing else, so a writer that bypasses the proxy calls
+    `clear`.
     """
 
     def __init__(self, *, limit: int = _LISTING_BYTES) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +41,7 @@ class Request:
 
 
 Edit = Callable[[Reply], None]
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 def s3_at(url: str, **client: Any) -> S3Store:
@@ -62,6 +65,29 @@ def status(code: int, body: bytes = b"", **headers: str) -> Edit:
         reply.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
     return edit
+
+
+@asynccontextmanager
+async def serving(serve: Serve, context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """Serve on a free port of the loopback meanwhile; yield the port."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def serve_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await serve(reader, writer)
+        finally:
+            writer.transport.abort()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.add(asyncio.ensure_future(serve_one(reader, writer)))
+
+    listening = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=context)
+    yield listening.sockets[0].getsockname()[1]
+    listening.close()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.sleep(0)  # in which aborted transports end
 
 
 @dataclass

@@ -1,4 +1,5 @@
-"""A private PostgreSQL on the loopback: a new cluster in a temporary directory, which is gone with the server."""
+"""A private PostgreSQL on the loopback: a new cluster in a temporary directory, which is gone with the
+server."""
 
 from __future__ import annotations
 

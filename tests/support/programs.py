@@ -1,4 +1,5 @@
-"""Server programs for the tests and the benchmark: found or built, started on a free port of the loopback, and ended."""
+"""Server programs for the tests and the benchmark: found or built, started on a free port of the loopback,
+and ended."""
 
 from __future__ import annotations
 
@@ -10,9 +11,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Self
 
-__all__ = ["Program", "build_with_go", "cached_path", "find_program"]
+__all__ = ["DirectoryProgram", "Program", "build_with_go", "cached_path", "find_program", "free_port"]
 
 _TRIES = 5
 _START_SECONDS = 60.0
@@ -20,7 +23,8 @@ _END_SECONDS = 10.0
 
 
 def cached_path(name: str) -> pathlib.Path:
-    """Return the path of an installed program in the cache that all checkouts share, whether it exists or not."""
+    """Return the path of an installed program in the cache that all checkouts share, whether it exists or
+    not."""
     cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
     return pathlib.Path(cache) / "accel-tools" / name
 
@@ -36,7 +40,8 @@ def find_program(name: str, cached: pathlib.Path) -> pathlib.Path | None:
 def build_with_go(
     module: str, version: str, *, target: pathlib.Path, takes: str, timeout: float | None = None
 ) -> pathlib.Path:
-    """Build a Go program of a pinned version into the cache of tools; the message says that it `takes` so long.
+    """Build a Go program of a pinned version into the cache of tools; the message says that it `takes` so
+    long.
 
     Raises
     ------
@@ -88,15 +93,17 @@ class Program:
         ready: Callable[[int], object],
         *,
         environment: Mapping[str, str] | None = None,
+        seconds: float = _START_SECONDS,
     ) -> Program:
-        """Run the command that `command` returns for a port, and wait until `ready` no longer raises OSError for it.
+        """Run the command that `command` returns for a port, and wait until `ready` no longer raises OSError
+        for it.
 
-        `environment` is added to this process's own. RuntimeError where the program ends, or does not answer within a
-        minute, on each of five ports.
+        `environment` is added to this process's own. RuntimeError where the program ends, or does not answer
+        within `seconds`, on each of five ports.
         """
         name = ""
         for _ in range(_TRIES):
-            port = _free_port()
+            port = free_port()
             name, *arguments = command(port)
             quiet = subprocess.DEVNULL
             settings = {**os.environ, **(environment or {})}
@@ -104,7 +111,7 @@ class Program:
                 [name, *arguments], env=settings, stdin=quiet, stdout=quiet, stderr=quiet
             )
             started = cls(process)
-            if started._answers(ready, port):
+            if started._answers(ready, port, seconds):
                 return started
             # Another process may have taken the port in between.
             started.end()
@@ -123,8 +130,8 @@ class Program:
             self._process.kill()
             self._process.wait()
 
-    def _answers(self, ready: Callable[[int], object], port: int) -> bool:
-        deadline = time.monotonic() + _START_SECONDS
+    def _answers(self, ready: Callable[[int], object], port: int, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
         while self._process.poll() is None and time.monotonic() < deadline:
             try:
                 ready(port)
@@ -135,8 +142,46 @@ class Program:
         return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of the loopback that nothing listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+class DirectoryProgram(ABC):
+    """A program with a temporary directory, for the time of a `with`."""
+
+    name: ClassVar[str]
+    """Names the directory."""
+    start_seconds: ClassVar[float]
+    """How long it may take to start."""
+
+    def __init__(self) -> None:
+        self._program: Program | None = None
+        self.directory = pathlib.Path()
+        self.port = 0
+
+    def __enter__(self) -> Self:
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix=f"accel-{self.name}-"))
+        try:
+            self._program = Program.start(self.command, self.ready, seconds=self.start_seconds)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        if self._program is not None:
+            self._program.end()
+            self._program = None
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    @abstractmethod
+    def command(self, port: int) -> list[str]:
+        """Return the command that starts it on a port."""
+
+    @abstractmethod
+    def ready(self, port: int) -> None:
+        """Raise OSError until it answers on the port."""

@@ -1,7 +1,9 @@
-"""The proxy in a thread, for tests, or in a process of its own, for the benchmark; either has a path that controls it.
+"""The proxy in a thread, for tests, or in a process of its own, for the benchmark; either has a path that
+controls it.
 
-`python -m tests.support.proxy --origin http://127.0.0.1:9000 --first-byte 0.03 --bandwidth 90e6` prints the URL that it
-listens on, and serves until its standard input is closed.
+`python -m tests.support.proxy --origin http://127.0.0.1:9000 --first-byte 0.03 --bandwidth 90e6` prints the
+URL that it listens on, and serves until its standard input is closed. Either may listen on a second port by
+TLS: the same store, the same log.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import ssl
 import subprocess
 import sys
 import threading
@@ -25,6 +28,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from tests.support.caching_proxy import CachingProxy
+from tests.support.certificate import Certificate
 from tests.support.object_cache import DEFAULT_CACHE_BYTES, ObjectCache
 from tests.support.relay import Etags, Passage, Relay, RelayScript
 from tests.support.responses import Origin
@@ -35,8 +39,8 @@ __all__ = ["Proxy", "ProxyProcess", "serve", "serve_caching"]
 _CONTROL = "/.proxy"
 """A GET returns the log as JSON; a POST too, and then clears it and applies the settings of its body."""
 _BACKLOG = 4096
-"""Connections that may wait to be accepted. The system drops a connection beyond them and the client tries again after a
-second, which would be measured for a client that opens many at once."""
+"""Connections that may wait to be accepted. The system drops a connection beyond them and the client tries
+again after a second, which would be measured for a client that opens many at once."""
 _FIELDS = tuple(field.name for field in dataclasses.fields(Passage))
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
@@ -86,6 +90,8 @@ class Proxy(_Counts):
     script : sequence of faults or callable, optional
         The fault of the first request, the second, and so on; or a function of the `Passage`, called on the
         proxy's thread, which may also change the origin before the request gets there.
+    certificate : Certificate, optional
+        Listen at `secure_url` too.
     """
 
     def __init__(
@@ -96,19 +102,21 @@ class Proxy(_Counts):
         bandwidth: float | None = None,
         etags: Etags = Etags.KEEP,
         script: RelayScript = (),
+        certificate: Certificate | None = None,
     ) -> None:
         self.relay = Relay(origin, first_byte=first_byte, bandwidth=bandwidth, etags=etags, script=script)
-        self.url = ""
+        self.url = self.secure_url = ""
+        self._secure = None if certificate is None else certificate.server_context()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        ready: concurrent.futures.Future[int] = concurrent.futures.Future()
+        ready: concurrent.futures.Future[Sequence[str]] = concurrent.futures.Future()
 
         async def main() -> None:
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-            await serve(self.relay, port=0, ready=ready.set_result, stop=self._stop)
+            await serve(self.relay, port=0, ready=ready.set_result, stop=self._stop, secure=self._secure)
 
         def run() -> None:
             try:
@@ -120,7 +128,7 @@ class Proxy(_Counts):
 
         self._thread = threading.Thread(target=run, name="accel-proxy", daemon=True)
         self._thread.start()
-        self.url = f"http://127.0.0.1:{ready.result(timeout=30)}"
+        self.url, self.secure_url, *_ = *ready.result(timeout=30), ""
         return self
 
     def __exit__(self, *failure: object) -> None:
@@ -146,10 +154,13 @@ class ProxyProcess(_Counts):
     Parameters
     ----------
     cache_as : S3Admin, optional
-        The keys that may read the origin's objects. Each object is then read once, whole, and served from the memory of
-        the proxy to every client: the origin checks the signatures only of requests that still reach it.
+        The keys that may read the origin's objects. Each object is then read once, whole, and served from the
+        memory of the proxy to every client: the origin checks the signatures only of requests that still
+        reach it.
     cache_bytes : int
         Bytes of objects that may be cached.
+    certificate : Certificate, optional
+        Listen at `secure_url` too.
     """
 
     def __init__(
@@ -160,10 +171,13 @@ class ProxyProcess(_Counts):
         bandwidth: float | None = None,
         cache_as: S3Admin | None = None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
+        certificate: Certificate | None = None,
     ) -> None:
-        self.url = ""
+        self.url = self.secure_url = ""
         self._command = [sys.executable, "-m", "tests.support.proxy", "--origin", origin]
         self._command += ["--first-byte", repr(first_byte), "--bandwidth", repr(bandwidth or 0.0)]
+        if certificate is not None:
+            self._command += ["--certificate", str(certificate.server)]
         self._environment = dict(os.environ)
         if cache_as is not None:
             self._command += ["--cache-bytes", str(cache_bytes)]
@@ -180,7 +194,7 @@ class ProxyProcess(_Counts):
             text=True,
         )
         if self._process.stdout is not None:
-            self.url = self._process.stdout.readline().strip()
+            self.url, self.secure_url, *_ = *self._process.stdout.readline().split(), "", ""
         if not self.url:
             raise RuntimeError(f"the proxy did not start: exit status {self._process.wait(30)}")
         return self
@@ -200,7 +214,8 @@ class ProxyProcess(_Counts):
         return self._control(None)
 
     def reset(self, **settings: float) -> None:
-        """Clear the log, and set `first_byte` and `bandwidth` where given; `invalidate=True` empties the cache."""
+        """Clear the log, and set `first_byte` and `bandwidth` where given; `invalidate=True` empties the
+        cache."""
         self._control(settings)
 
     def read(self, paths: Iterable[str]) -> None:
@@ -213,8 +228,18 @@ class ProxyProcess(_Counts):
             return [Passage(**passage) for passage in json.load(answer)]
 
 
-async def serve(relay: Relay, *, port: int, ready: Callable[[int], None], stop: asyncio.Event) -> None:
-    """Serve `relay` on 127.0.0.1 until `stop`; `port` 0 takes a free one, and `ready` is called with it."""
+async def serve(
+    relay: Relay,
+    *,
+    port: int,
+    ready: Callable[[Sequence[str]], None],
+    stop: asyncio.Event,
+    secure: ssl.SSLContext | None = None,
+) -> None:
+    """Serve `relay` on 127.0.0.1 until `stop`; `port` 0 takes a free one.
+
+    With `secure`, serve it by TLS on another port too. `ready` is called with the URLs.
+    """
 
     async def control(request: web.Request) -> web.Response:
         log = _log_of(relay.passages)
@@ -225,17 +250,16 @@ async def serve(relay: Relay, *, port: int, ready: Callable[[int], None], stop: 
     app = web.Application(client_max_size=1 << 30)
     app.router.add_route("*", _CONTROL, control)
     app.router.add_route("*", "/{path:.*}", relay.handle)
-    loop = asyncio.get_running_loop()
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.2)
     await relay.open()
     await runner.setup()
     try:
         if runner.server is None:
             raise RuntimeError("the runner of the proxy has no server")
-        listener = await loop.create_server(runner.server, "127.0.0.1", port, backlog=_BACKLOG)
-        ready(listener.sockets[0].getsockname()[1])
+        listeners = await _listen(runner.server, port, secure)
+        ready([url for _, url in listeners])
         await stop.wait()
-        await _stop_accepting(listener)
+        await _stop_accepting(listeners)
         # A client that no longer reads would hold a closing connection open for ever.
         for connection in runner.server.connections:
             if connection.transport is not None:
@@ -247,7 +271,12 @@ async def serve(relay: Relay, *, port: int, ready: Callable[[int], None], stop: 
 
 
 async def serve_caching(
-    proxy: CachingProxy, *, port: int, ready: Callable[[int], None], stop: asyncio.Event
+    proxy: CachingProxy,
+    *,
+    port: int,
+    ready: Callable[[Sequence[str]], None],
+    stop: asyncio.Event,
+    secure: ssl.SSLContext | None = None,
 ) -> None:
     """Serve `proxy` as `serve` serves a relay."""
 
@@ -266,13 +295,12 @@ async def serve_caching(
     proxy.control_path, proxy.control = _CONTROL, control
     await proxy.origin.open()
     try:
-        loop = asyncio.get_running_loop()
-        listener = await loop.create_server(proxy.connect, "127.0.0.1", port, backlog=_BACKLOG)
-        port = listener.sockets[0].getsockname()[1]
-        proxy.hosts = frozenset((f"127.0.0.1:{port}", f"localhost:{port}"))
-        ready(port)
+        listeners = await _listen(proxy.connect, port, secure)
+        ports = [url.rpartition(":")[2] for _, url in listeners]
+        proxy.hosts = frozenset(f"{host}:{port}" for host in ("127.0.0.1", "localhost") for port in ports)
+        ready([url for _, url in listeners])
         await stop.wait()
-        await _stop_accepting(listener)
+        await _stop_accepting(listeners)
         proxy.abort()
     finally:
         await _run_callbacks()
@@ -291,14 +319,29 @@ def _configure(network: Relay | CachingProxy, settings: dict[str, Any]) -> None:
     network.reset()
 
 
-async def _stop_accepting(listener: asyncio.Server) -> None:
-    """Close a listener after what it accepted has become a connection; closed in between, it would leak the socket."""
-    for sock in listener.sockets:
+async def _listen(
+    factory: Callable[[], asyncio.Protocol], port: int, secure: ssl.SSLContext | None
+) -> list[tuple[asyncio.Server, str]]:
+    """Listen on 127.0.0.1, and by TLS on another port; each listener with its URL."""
+    loop, found = asyncio.get_running_loop(), []
+    for scheme, wanted, context in (("http", port, None), ("https", 0, secure)):
+        if scheme == "https" and context is None:
+            continue
+        listener = await loop.create_server(factory, "127.0.0.1", wanted, backlog=_BACKLOG, ssl=context)
+        found.append((listener, f"{scheme}://127.0.0.1:{listener.sockets[0].getsockname()[1]}"))
+    return found
+
+
+async def _stop_accepting(listeners: Sequence[tuple[asyncio.Server, str]]) -> None:
+    """Close listeners after what they accepted has become a connection; closed in between, it would leak the
+    socket."""
+    for sock in [sock for listener, _ in listeners for sock in listener.sockets]:
         # uvloop does that by itself, and does not expose its sockets.
         with contextlib.suppress(RuntimeError):
             asyncio.get_running_loop().remove_reader(sock)
     await _run_callbacks()
-    listener.close()
+    for listener, _ in listeners:
+        listener.close()
 
 
 async def _run_callbacks() -> None:
@@ -322,11 +365,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         default=0,
         help=f"bytes of objects to serve from memory, read with the keys in {' and '.join(_KEYS)}",
     )
+    parser.add_argument("--certificate", type=pathlib.Path, help="serve by TLS too: key and chain in PEM")
     chosen = parser.parse_args(arguments)
     network = {"first_byte": chosen.first_byte, "bandwidth": chosen.bandwidth or None}
 
-    def announce(port: int) -> None:
-        print(f"http://127.0.0.1:{port}", flush=True)
+    secure = None
+    if chosen.certificate is not None:
+        secure = Certificate(chosen.certificate, chosen.certificate).server_context()
+
+    def announce(urls: Sequence[str]) -> None:
+        print(*urls, flush=True)
 
     async def run() -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -340,9 +388,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             reader = S3Admin(chosen.origin, access_key=os.environ[_KEYS[0]], secret_key=os.environ[_KEYS[1]])
             origin = Origin(chosen.origin)
             proxy = CachingProxy(origin, ObjectCache(origin, reader, limit=chosen.cache_bytes), **network)
-            await serve_caching(proxy, port=chosen.port, ready=announce, stop=stop)
+            await serve_caching(proxy, port=chosen.port, ready=announce, stop=stop, secure=secure)
         else:
-            await serve(Relay(chosen.origin, **network), port=chosen.port, ready=announce, stop=stop)
+            relay = Relay(chosen.origin, **network)
+            await serve(relay, port=chosen.port, ready=announce, stop=stop, secure=secure)
 
     _run(run())
 

@@ -86,7 +86,8 @@ class RedisServer:
             self._running.signal(number)
 
     def ask(self, *command: str | bytes) -> bytes:
-        """Send a command over a connection of its own, and return the first bytes of the answer; OSError where it is refused."""
+        """Send a command over a connection of its own, and return the first bytes of the answer; OSError
+        where it is refused."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
             for words in (("AUTH", self.password), command):
                 parts = [word.encode() if isinstance(word, str) else word for word in words]

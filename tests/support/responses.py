@@ -56,7 +56,8 @@ class Response:
 
 
 class Origin:
-    """The client of the server behind the proxy, at `url`; None: there is no server, and every response is a 404."""
+    """The client of the server behind the proxy, at `url`; None: there is no server, and every response is a
+    404."""
 
     def __init__(self, url: str | None) -> None:
         self.url = None if url is None else url.rstrip("/")
@@ -118,7 +119,8 @@ def plain_response(status: int, body: bytes, **headers: str) -> Response:
 
 
 def timer_lead(loop: asyncio.AbstractEventLoop) -> float:
-    """Return the seconds to aim early by, so that the mean is right: asyncio rounds waits up, uvloop to the nearest."""
+    """Return the seconds to aim early by, so that the mean is right: asyncio rounds waits up, uvloop to the
+    nearest."""
     return 0.0 if type(loop).__module__.startswith("uvloop") else TIMER_RESOLUTION
 
 

@@ -28,7 +28,8 @@ _REGION = "us-east-1"
 
 
 class S3Admin:
-    """The blocking requests, signed with AWS Signature 4, that prepare an S3 server: buckets, objects, a policy.
+    """The blocking requests, signed with AWS Signature 4, that prepare an S3 server: buckets, objects, a
+    policy.
 
     Parameters
     ----------
@@ -89,7 +90,8 @@ class S3Admin:
         self._request("DELETE", f"/{bucket}/{key}")
 
     def signed_get(self, path: str) -> tuple[str, dict[str, str]]:
-        """Return the percent-encoded target and the headers of a GET of "/bucket/key", for another client to send."""
+        """Return the percent-encoded target and the headers of a GET of "/bucket/key", for another client to
+        send."""
         target = urllib.parse.quote(path)
         return target, self._signed("GET", target)
 

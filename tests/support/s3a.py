@@ -1,4 +1,5 @@
-"""Spark's own way to S3: the jars of S3A, which PySpark does not bring, and the settings of a session that uses them."""
+"""Spark's own way to S3: the jars of S3A, which PySpark does not bring, and the settings of a session that
+uses them."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ SparkSession.builder.master("local[1]").config(map=settings).getOrCreate().stop(
 def install_s3a() -> pathlib.Path:
     """Return the folder of S3A's jars in the cache of tools, which Spark fills from Maven Central once.
 
-    The jars are `hadoop-aws` and the AWS SDK's bundle, 660 MB. A session has them on its class path, and copies none.
+    The jars are `hadoop-aws` and the AWS SDK's bundle, 660 MB. A session has them on its class path, and
+    copies none.
 
     Raises
     ------

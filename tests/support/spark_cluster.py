@@ -1,7 +1,8 @@
-"""A standalone Spark cluster on the loopback: one master and two workers, from the programs of the pyspark package.
+"""A standalone Spark cluster on the loopback: one master and two workers, from the programs of the pyspark
+package.
 
-Each program runs under a guard, a small process that kills it and everything that it started, executors and their
-Python workers too, when the process of the tests ends or closes the guard's standard input.
+Each program runs under a guard, a small process that kills it and everything that it started, executors and
+their Python workers too, when the process of the tests ends or closes the guard's standard input.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
-__all__ = ["SparkCluster", "find_java"]
+__all__ = ["QUICK_START", "SparkCluster", "executors_of", "find_java"]
 
 _START_SECONDS = 90.0
 _END_SECONDS = 20.0
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _PROC = pathlib.Path("/proc")
-_QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Of a JVM that lives for a minute and computes little."""
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a JVM that lives for minutes and computes little: what it compiles well costs more than it saves."""
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
@@ -38,8 +39,14 @@ def find_java() -> str | None:
     return shutil.which("java", path=os.path.join(home, "bin") if home else None)
 
 
+def executors_of(worker: int) -> list[int]:
+    """Return the process ids of the executors that Spark's worker of this process id has started."""
+    return [pid for pid in _session(worker) if _EXECUTOR in _command(pid)]
+
+
 class SparkCluster:
-    """A master and its workers, as a context manager; each worker stands for a machine with one core and 1 GB.
+    """A master and its workers, as a context manager; each worker stands for a machine with one core and 1
+    GB.
 
     Parameters
     ----------
@@ -58,7 +65,8 @@ class SparkCluster:
         self.url = ""
         """The master: "spark://127.0.0.1:7077"."""
         self.folder = pathlib.Path()
-        """A temporary directory with the logs, the work of the executors, and room for scratch files of a driver."""
+        """A temporary directory with the logs, the work of the executors, and room for scratch files of a
+        driver."""
         self._size = workers
         self._environment = dict(environment or {})
         self._page = ""
@@ -99,8 +107,8 @@ class SparkCluster:
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
             "spark.executor.memory": "512m",
             "spark.executor.cores": "1",
-            "spark.executor.extraJavaOptions": _QUICK_START,
-            "spark.driver.extraJavaOptions": _QUICK_START,
+            "spark.executor.extraJavaOptions": QUICK_START,
+            "spark.driver.extraJavaOptions": QUICK_START,
             "spark.driver.memory": "512m",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
@@ -145,7 +153,7 @@ class SparkCluster:
 
     def executors(self, number: int) -> list[int]:
         """Return the process ids of the executors that a worker has started."""
-        return [pid for pid in _session(self.worker(number)) if _EXECUTOR in _command(pid)]
+        return executors_of(self.worker(number))
 
     def python_workers(self, number: int) -> list[int]:
         """Return the process ids of Spark's Python daemons and workers on a worker."""
@@ -169,7 +177,8 @@ class SparkCluster:
     def _start_worker(self) -> None:
         number = len(self._workers)
         size = ["--cores", "1", "--memory", "1g", "--work-dir", str(self.folder / f"worker{number}")]
-        # Each has an address of its own: Spark runs no second attempt of a task on a machine that has the first.
+        # Each has an address of its own: Spark runs no second attempt of a task on a machine that has the
+        # first.
         host = f"127.0.0.{number + 1}"
         places = ["--host", host, "--port", "0", "--webui-port", "0", self.url]
         main = "org.apache.spark.deploy.worker.Worker"
@@ -187,8 +196,8 @@ class SparkCluster:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(self.folder / f"{name}-local"),
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": _QUICK_START,
-            "SPARK_LAUNCHER_OPTS": _QUICK_START,
+            "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
+            "SPARK_LAUNCHER_OPTS": QUICK_START,
         }
         return _Guarded(
             [str(home / "bin" / "spark-class"), main, *arguments], settings, self.folder / f"{name}.log"
@@ -261,11 +270,13 @@ def _wait(reached: Callable[[], bool], what: str, logs: Callable[[], str]) -> No
 
 
 def _session(leader: int) -> list[int]:
-    """Return the live processes of a session: a program and what it started, whatever groups these have made."""
+    """Return the live processes of a session: a program and what it started, whatever groups these have
+    made."""
     found = []
     for entry in _PROC.glob("[0-9]*/stat"):
         try:
-            # The name of the program, in brackets, may contain spaces; the session is the fourth field after it.
+            # The name of the program, in brackets, may contain spaces; the session is the fourth field after
+            # it.
             state, _, _, session = entry.read_text().rpartition(")")[2].split()[:4]
         except OSError:
             continue
@@ -298,7 +309,8 @@ def _kill_session(leader: int) -> None:
 
 
 def _guard(command: Sequence[str]) -> None:
-    """Run a command in a session of its own, print its process id, and kill the session when standard input ends."""
+    """Run a command in a session of its own, print its process id, and kill the session when standard input
+    ends."""
     program = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True)
     threading.Thread(target=program.wait, daemon=True).start()
     print(program.pid, flush=True)

@@ -1,7 +1,7 @@
 """A Spark session in a process of its own, which runs functions of a test in it.
 
-A JVM has one SparkContext, and the process of pytest may have a local one already. The functions are called by name, so they
-stand at the top level of their module; what they return is pickled.
+A JVM has one SparkContext, and the process of pytest may have a local one already. The functions are called
+by name, so they stand at the top level of their module; what they return is pickled.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ class SparkDriver:
         return value
 
     def call(self, function: Callable[..., Any], *arguments: object, **named: object) -> Any:
-        """Call `function(spark, *arguments, **named)` in the driver, and return its result; raises as `result` does."""
+        """Call `function(spark, *arguments, **named)` in the driver, and return its result; raises as
+        `result` does."""
         self.start(function, *arguments, **named)
         return self.result()
 

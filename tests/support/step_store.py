@@ -1,7 +1,8 @@
-"""A directory as a store whose changes are numbered, by whichever process they are made, and at one of which a job dies.
+"""A directory as a store whose changes are numbered, by whichever process they are made, and at one of which
+a job dies.
 
-The number of a change is settled under a lock of a file, so that a driver and the workers of Spark count together. From the chosen
-change on none is made any more, as if a machine had gone with all of its processes.
+The number of a change is settled under a lock of a file, so that a driver and the workers of Spark count
+together. From the chosen change on none is made any more, as if a machine had gone with all of its processes.
 """
 
 from __future__ import annotations
@@ -19,33 +20,16 @@ from typing import Any
 from accel.errors import ObjectChangedError
 from accel.store.local_store import FileStore, etag_of, write_beside
 
-__all__ = ["Killed", "StepStore"]
+__all__ = ["ChangeStore", "Killed", "StepStore"]
 
 
 class Killed(BaseException):
     """The process ends here."""
 
 
-class StepStore(FileStore):
-    """The files below `root`. What happened so far, and where it ends, is in the file `state`, and not in the object, which pickles."""
-
-    def __init__(self, root: Path, state: Path) -> None:
-        super().__init__(str(root))
-        self._state = str(state)
-        if not state.exists():
-            self._save({"steps": [], "dies_at": None, "makes_the_last": False, "dead": False, "group": None})
-
-    def arm(self, dies_at: int | None, *, makes_the_last: bool = False, group: int | None = None) -> None:
-        """Count from 0 again, and die at a change; `group` is a process group that really is killed then."""
-        self._save(
-            {"steps": [], "dies_at": dies_at, "makes_the_last": makes_the_last, "dead": False, "group": group}
-        )
-
-    @property
-    def steps(self) -> list[str]:
-        """The changes since it was armed."""
-        with self._locked() as state:
-            return list(state["steps"])
+class ChangeStore(FileStore):
+    """The base of directories that do something else at a change, which `_change` is told of before it is
+    made."""
 
     async def write(
         self,
@@ -68,6 +52,32 @@ class StepStore(FileStore):
     async def move(self, path: str, to: str) -> None:
         move = super().move
         await self._change(f"move {path}", lambda: move(path, to))
+
+    async def _change(self, what: str, make: Callable[[], Awaitable[None]]) -> None:
+        await make()
+
+
+class StepStore(ChangeStore):
+    """The files below `root`. What happened so far, and where it ends, is in the file `state`, and not in the
+    object, which pickles."""
+
+    def __init__(self, root: Path, state: Path) -> None:
+        super().__init__(str(root))
+        self._state = str(state)
+        if not state.exists():
+            self._save({"steps": [], "dies_at": None, "makes_the_last": False, "dead": False, "group": None})
+
+    def arm(self, dies_at: int | None, *, makes_the_last: bool = False, group: int | None = None) -> None:
+        """Count from 0 again, and die at a change; `group` is a process group that really is killed then."""
+        self._save(
+            {"steps": [], "dies_at": dies_at, "makes_the_last": makes_the_last, "dead": False, "group": group}
+        )
+
+    @property
+    def steps(self) -> list[str]:
+        """The changes since it was armed."""
+        with self._locked() as state:
+            return list(state["steps"])
 
     async def _change(self, what: str, make: Callable[[], Awaitable[None]]) -> None:
         with self._locked() as state:

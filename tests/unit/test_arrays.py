@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import importlib.util
 from typing import Any
 
 import numpy as np
@@ -190,3 +191,73 @@ def test_numbers_sorted_each_once(numbers: list[int], dtype: str) -> None:
     found = arrays.sort_distinct(given_numbers)
     assert found.dtype == dtype
     assert found.tolist() == sorted(set(given_numbers.tolist()))
+
+
+VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    pa.string(): st.text(max_size=5),
+    pa.binary(): st.binary(max_size=5),
+    pa.bool_(): st.booleans(),
+    pa.int64(): st.integers(-(1 << 63), (1 << 63) - 1),
+    pa.int32(): st.integers(-(1 << 31), (1 << 31) - 1),
+    pa.float64(): st.floats(),
+    pa.float32(): st.floats(width=32),
+    pa.decimal128(9, 2): st.decimals(-1000, 1000, places=2),
+    pa.date32(): st.dates(),
+}
+
+
+@given(
+    st.sampled_from(list(VALUES)).flatmap(
+        lambda kind: st.tuples(st.just(kind), st.lists(st.none() | VALUES[kind]))
+    )
+)
+def test_values_as_pyarrow_makes_them(case: tuple[pa.DataType, list[Any]]) -> None:
+    kind, values = case
+    made = arrays.values_array(values, kind)
+    made.validate(full=True)
+    expected = pa.array(values, kind)
+    assert made.type == kind and made.null_count == expected.null_count
+    # NaN equals nothing, but it is shown.
+    assert made.equals(expected) or repr(made.to_pylist()) == repr(expected.to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [([1 << 70], pa.int64()), (["a", b"b"], pa.bool_()), ([True], pa.string())],
+)
+def test_values_of_another_type_are_refused_as_pyarrow_does(values: list[Any], kind: pa.DataType) -> None:
+    with pytest.raises((pa.ArrowInvalid, pa.ArrowTypeError, OverflowError)) as expected:
+        pa.array(values, kind)
+    with pytest.raises(expected.type):
+        arrays.values_array(values, kind)
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.int32(), pa.uint16(), pa.float32()])
+def test_masked_numbers(kind: pa.DataType) -> None:
+    numbers, valid = np.arange(20), np.arange(20) % 3 > 0
+    made = arrays.masked_numbers(numbers, valid, kind)
+    made.validate(full=True)
+    assert made.equals(pa.array([n if n % 3 else None for n in range(20)], kind))
+    assert arrays.masked_numbers(numbers, valid | True, kind).null_count == 0
+    assert arrays.masked_numbers(numbers[:0], valid[:0], kind).equals(pa.nulls(0, kind))
+
+
+def test_bytes_are_counted_of_views_too() -> None:
+    plain = pa.array(range(100), pa.int64())
+    assert arrays.bytes_of(plain.slice(10, 5)) == 40
+    views = pa.array(["a text of some length"] * 10, pa.string_view())
+    for rows in (views, pa.record_batch({"a": views}), pa.table({"a": views})):
+        assert arrays.bytes_of(rows) >= 10 * 16
+
+
+def test_bits_are_counted_without_numpy_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = np.array([0, 1, 2**64 - 1, 0x8080_8080_8080_8080, 0x0123_4567_89AB_CDEF], np.uint64)
+    expected = [0, 1, 64, 8, 32]
+    assert arrays.count_ones(words).tolist() == expected
+    monkeypatch.delattr(np, "bitwise_count", raising=False)
+    spec = importlib.util.spec_from_file_location("arrays_of_older_numpy", arrays.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    older = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(older)
+    assert older.count_ones(words).tolist() == expected

@@ -5,8 +5,11 @@ from __future__ import annotations
 import copy
 import errno
 import inspect
+import linecache
+import os
 import pickle
 import time
+import traceback
 
 import pytest
 
@@ -23,6 +26,7 @@ from accel.errors import (
     refuse_unforeseen,
 )
 from accel.store.request_errors import ObjectGoneError
+from accel.testing import DictStore, table, write_file
 
 KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, AccelError)]
 BUILTIN = {
@@ -37,6 +41,8 @@ BUILTIN = {
     "ColumnNotFoundError": KeyError,
     "SchemaMismatchError": ValueError,
     "MemoryLimitError": MemoryError,
+    "ScanTimeoutError": TimeoutError,
+    "TableFormatError": ValueError,
 }
 
 
@@ -180,3 +186,55 @@ def test_other_errors_stay_as_they_are() -> None:
         assert caught.value is error
     with pytest.raises(MemoryLimitError, match="footer: no memory"), refuse_unforeseen("footer"):
         raise MemoryError("4 TiB")
+
+
+def _fails(cell: str) -> AccelError:
+    """The error of a cell, as a notebook has it."""
+    name = "<ipython-input-1>"
+    linecache.cache[name] = (len(cell), None, cell.splitlines(keepends=True), name)
+    store = DictStore({"f": write_file(table(carrier=["HA"]))})
+    with pytest.raises(AccelError) as caught:
+        # As IPython does, whose own frames are not shown.
+        runner = compile("exec(cell, scope)", f"{os.sep}IPython{os.sep}core.py", "exec")
+        exec(runner, {"cell": compile(cell, name, "exec"), "scope": {"accel": accel, "store": store}})  # noqa: S102
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("cell", "lines"),
+    [
+        (
+            "def ask():\n    return accel.scan('f', 'carier = 1', store=store).to_table()\n\nask()\n",
+            [
+                '  File "<ipython-input-1>", line 4, in <module>',
+                "    ask()",
+                '  File "<ipython-input-1>", line 2, in ask',
+                "    return accel.scan('f', 'carier = 1', store=store).to_table()",
+                "accel.errors.ColumnNotFoundError: f: no column 'carier' (did you mean 'carrier'?)",
+            ],
+        ),
+        (
+            "accel.scan('f', 'carrier = = 1', store=store)\n",
+            [
+                '  File "<ipython-input-1>", line 1, in <module>',
+                "    accel.scan('f', 'carrier = = 1', store=store)",
+                "accel.errors.PredicateError: expected a column or a literal, found = (the operators are = <> < <= > >=)",
+                "  carrier = = 1",
+                "            ^",
+            ],
+        ),
+    ],
+    ids=["a misspelt column", "no predicate"],
+)
+def test_a_notebook_shows_the_lines_of_its_cells(cell: str, lines: list[str]) -> None:
+    error = _fails(cell)
+    # Newer Pythons point at parts of a line.
+    shown = [line for line in error._render_traceback_() if line.count("^") < 2]
+    assert shown[0] == "Traceback (most recent call last):"
+    assert shown[-len(lines) :] == lines
+    assert "IPython" not in "".join(shown)
+    assert len(traceback.extract_tb(error.__traceback__)) > 4
+
+
+def test_an_error_that_was_not_raised_shows_its_message() -> None:
+    assert StoreError("gone", path="f")._render_traceback_() == ["accel.errors.StoreError: f: gone"]

@@ -29,7 +29,7 @@ BY_TYPE |= {
 BY_TYPE |= {name: (FLOATS,) for name in ("is_nan", "is_null", "is_valid")}
 
 
-@pytest.mark.parametrize("name", sorted(kernels._PLAIN))
+@pytest.mark.parametrize("name", sorted(kernels.PLAIN))
 def test_plain_functions(name):
     values = BY_TYPE.get(name, (INTS, pa.array([3, 2, 1, None])))
     assert getattr(kernels, name)(*values).equals(getattr(pc, name)(*values))
@@ -46,7 +46,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", kernels._OPTIONS)
+@pytest.mark.parametrize("name", kernels.OPTIONS)
 def test_functions_with_options(name):
     values, options = OPTIONS[name]
     assert getattr(kernels, name)(values, **options).equals(getattr(pc, name)(values, **options))

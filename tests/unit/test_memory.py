@@ -19,7 +19,7 @@ _HAS_JEMALLOC = "jemalloc" in pa.supported_memory_backends()
 
 @pytest.fixture(autouse=True)
 def _chosen_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_choice", memory._Choice())
+    monkeypatch.setattr(memory, "choice", memory.Choice())
 
 
 @pytest.mark.skipif(not _HAS_JEMALLOC, reason="this build of Arrow has none")

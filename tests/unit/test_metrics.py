@@ -35,6 +35,7 @@ def test_counts_and_waves() -> None:
     metrics.pages.add(total=1, kept=1)
     assert (metrics.replans, metrics.rows_out, metrics.round_trips) == (1, 7, 5)
     assert metrics.pages == Counter(total=10, kept=5)
+    assert str(metrics.pages) == "5 of 10"
 
 
 def test_each_plain_count_can_be_added_to_by_name() -> None:
@@ -128,7 +129,8 @@ def test_plain_values_are_of_one_moment() -> None:
 
 
 def test_the_counts_of_runs_are_merged() -> None:
-    """All counts are added but the round trips, of which the greater counts; those of an index by table, then by name."""
+    """All counts are added but the round trips, of which the greater counts; those of an index by table, then
+    by name."""
     one, other = Metrics(requests=2, round_trips=3), Metrics(requests=5, round_trips=1)
     one.count_dropped("bounds", files=4)
     other.count_dropped("bounds", files=1, pages=7)

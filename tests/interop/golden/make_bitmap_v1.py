@@ -1,7 +1,8 @@
-"""Wrote `bitmap_v1.parquet`, before an index could be of several row groups: bitmaps of version 1, one a row group.
+"""Wrote `bitmap_v1.parquet`, before an index could be of several row groups: bitmaps of version 1, one a row
+group.
 
-It is kept to be read, not to be made again: `python tests/interop/golden/make_bitmap_v1.py PATH`, with accel as it
-was then.
+It is kept to be read, not to be made again: `python tests/interop/golden/make_bitmap_v1.py PATH`, with accel
+as it was then.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def judge(run: Document, *arguments: str) -> int:
-    return under_test._judge(run, under_test._parse(arguments))
+    return under_test.judge(run, under_test.parse_arguments(arguments))
 
 
 @pytest.mark.parametrize("run", [replace(PART, only={"cases": ["point"]}), PART], ids=["kept", "given"])
@@ -53,7 +53,23 @@ def test_a_run_of_some_cases_is_compared_with_these(
     assert judge(replace(PART, only={"cases": ["point"]}), "--gate") == 0
     assert judge(PART, "--gate") == 1
     lines = capsys.readouterr().err.splitlines()
-    assert [line.partition(":")[2][:12] for line in lines] == [" miss, warm:"] * 6
+    assert [line.partition(":")[2][:12] for line in lines] == [" miss, warm:"] * 7
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(0.105, 0), (0.106, 1)])
+def test_the_gate_is_shut_where_accel_takes_a_twentieth_longer_than_its_peers_let_it(
+    baseline: Path, capsys: pytest.CaptureFixture[str], seconds: float, status: int
+) -> None:
+    slower = [replace(s, seconds=seconds) if s.system == "accel" else s for s in RUN.samples]
+    assert judge(document(*slower), "--gate") == status
+    told = capsys.readouterr()
+    assert sorted(told.err.splitlines()) == status * [
+        "WORSE: miss, warm: polars's time over accel's is 0.943, was 1",
+        "WORSE: point, warm: polars's time over accel's is 0.943, was 1",
+    ]
+    assert told.out == (
+        "the gate: 2 figures are worse than the baseline\n" if status else "the gate: passed\n"
+    )
 
 
 def test_a_run_of_all_cases_replaces_the_baseline(baseline: Path) -> None:
@@ -79,8 +95,8 @@ def test_a_run_of_some_systems_is_neither_compared_nor_a_baseline(
 ) -> None:
     before = json.loads(baseline.read_text())
     with pytest.raises(SystemExit, match="2"):
-        under_test._parse(["--systems", "accel,floor", argument])
-    assert "ratios to the best of all systems" in capsys.readouterr().err
+        under_test.parse_arguments(["--systems", "accel,floor", argument])
+    assert "ratios to all systems" in capsys.readouterr().err
     assert judge(replace(RUN, only={"systems": ["accel", "floor"]}), "--again", argument) == 1
-    assert "ratios to the best of all systems" in capsys.readouterr().err
+    assert "ratios to all systems" in capsys.readouterr().err
     assert json.loads(baseline.read_text()) == before

@@ -27,7 +27,7 @@ EFFORT = Effort(
 
 
 class FakeNetwork:
-    endpoint = None
+    endpoint, secure_endpoint = "plain", "by TLS"
 
     def begin(self, first_byte: float = 0.03) -> None:
         pass
@@ -45,7 +45,7 @@ class FakeChild:
         self.name = name
 
     def open(self, endpoint: object) -> None:
-        self.log.append((self.name, "open"))
+        self.log.append((self.name, "open" if endpoint == "plain" else f"open {endpoint}"))
         if self.name == "absent":
             raise PeerError("it is not installed")
         if self.name == "lost" and self.log.count((self.name, "open")) > 1:
@@ -93,6 +93,18 @@ def run(names: list[str], *cases: Case) -> Runner:
     made.run(cases)
     made.close()
     return made
+
+
+def test_systems_start_anew_where_the_store_is_reached_by_tls(fakes: list[tuple[str, str]]) -> None:
+    made = run(["a", "b"], case(modes=(Mode.COLD,)), case(name="q over TLS", modes=(Mode.COLD,), tls=True))
+    starts = [what for what in fakes if what[1].startswith(("open", "close"))]
+    assert starts == [
+        *((name, "open") for name in "ab"),
+        *((name, "close") for name in "ab"),
+        *((name, "open by TLS") for name in "ab"),
+        *((name, "close") for name in "ab"),
+    ]
+    assert {sample.case for sample in made.samples} == {"q", "q over TLS"}
 
 
 def test_every_round_asks_all_in_turn(fakes: list[tuple[str, str]]) -> None:

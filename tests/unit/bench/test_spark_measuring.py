@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from bench.e2e.figures import Figure
+from bench.e2e.spark import published_table
 from bench.e2e.spark_measuring import SPARK, Bench, Measured, ratio
 from bench.network import Network, Traffic
 
@@ -68,3 +69,16 @@ def test_a_ratio_is_judged_by_its_target(least: bool, value: float, target: floa
 @pytest.mark.parametrize(("scale", "size"), [(1.0, 2_000), (0.2, 400), (0.01, 50)])
 def test_sizes_follow_the_scale(scale: float, size: int) -> None:
     assert _bench(scale).size(2_000, least=50) == size
+
+
+def test_the_queries_of_tpch_are_published_in_a_table_of_their_own() -> None:
+    def figure(case: str, value: float, target: float) -> Figure:
+        return Figure(case=case, what="times", value=value, unit="x", target=target)
+
+    found = [figure("TPC-H 1", 1.3, 1.25), figure("TPC-H 1", 0.5, 1.0), figure("TPC-H, 1 queries", 0.8, 0.9)]
+    assert published_table(found, "here") == (
+        "here:\n\n| question | what | measured | wanted |\n|---|---|---|---|\n"
+        "| TPC-H, 1 queries | times | 0.8 | ≤ 0.9 |\n\n"
+        "| query of TPC-H, rows equal | seconds over those of Spark | bytes over those of Spark |\n"
+        "|---|---|---|\n| 1 | **1.3** | 0.5 |"
+    )

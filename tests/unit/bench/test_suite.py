@@ -14,7 +14,7 @@ import pytest
 from bench.data.catalog import Catalog, make_catalog
 from bench.data.scale import Scale
 from bench.queries import from_json, to_json
-from bench.suite import ACCEL, Axis, Case, Mode, cases
+from bench.suite import ACCEL, OVER_TLS, Axis, Case, Mode, cases, over_tls
 
 TINY = Scale(
     name="tiny",
@@ -118,3 +118,13 @@ def test_ranges_begin_and_end_in_hundredths_of_their_own(catalog: Catalog) -> No
             assert len(set(ends)) == 160
         found = [int(((keys >= where[0][2]) & (keys < where[1][2])).sum()) / len(keys) for where in asked]
         assert min(found) > 0.8 * share and max(found) < 1.2 * share
+
+
+def test_headline_cases_are_asked_over_tls_at_the_end(made: list[Case]) -> None:
+    secure = [case for case in made if case.tls]
+    assert made[-len(secure) :] == secure
+    assert {case.name: case.modes for case in secure} == {over_tls(n): modes for n, modes in OVER_TLS.items()}
+    plain = {over_tls(case.name): case for case in made if case.name in OVER_TLS}
+    for case in secure:
+        other = plain[case.name]
+        assert (case.met, case.at_once, case.heavy) == (other.met, other.at_once, other.heavy)

@@ -1,4 +1,5 @@
-"""The directory of entries: what is kept comes back exactly, and whatever is wrong with a file, it is no entry."""
+"""The directory of entries: what is kept comes back exactly, and whatever is wrong with a file, it is no
+entry."""
 
 from __future__ import annotations
 

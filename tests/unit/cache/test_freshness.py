@@ -14,15 +14,16 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.cache import freshness
 from accel.cache.cache import Cache
-from accel.cache.freshness import MetadataFreshness, put_object, written_since
+from accel.cache.freshness import MetadataFreshness
 from accel.errors import ObjectChangedError, StoreError
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.planning.file_entry import FileEntry
 from accel.ranges import ObjectId
+from accel.store import writes
 from accel.store.client import Client
+from accel.store.writes import put_object, written_since
 from accel.testing import DictStore, RecordingStore
 
 
@@ -67,7 +68,7 @@ def test_a_listing_is_a_check_of_when_it_was_begun(listed_at: float, now: float,
 
 @pytest.fixture(autouse=True)
 def nothing_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(freshness, "_written", freshness._Written(3))
+    monkeypatch.setattr(writes, "recent_writes", writes.RecentWrites(3))
 
 
 class Shelf(DictStore):
@@ -123,7 +124,7 @@ def test_more_than_are_remembered_leave_all_older_ones_in_doubt() -> None:
     # "a" is remembered no more; so what was known before it was written is asked for anew, of any object.
     assert all(written_since("s3://one", path, moment=before) for path in "abcdz")
     assert not written_since("s3://one", "z", moment=time.monotonic() + 1e-3)
-    assert len(freshness._written) == 3
+    assert len(writes.recent_writes) == 3
 
 
 def test_what_was_asked_for_is_remembered_longer_and_leaves_younger_ones_in_doubt() -> None:
@@ -135,14 +136,14 @@ def test_what_was_asked_for_is_remembered_longer_and_leaves_younger_ones_in_doub
     written_since("s3://one", "a", moment=between)
     for path in "def":  # in the places of "b", "c", and at last "a", which was written before these
         put(to, path)
-    assert list(freshness._written) == [("s3://one", path) for path in "def"]
+    assert list(writes.recent_writes) == [("s3://one", path) for path in "def"]
     assert written_since("s3://one", "c", moment=between)
 
 
 def test_a_store_that_takes_nothing() -> None:
     with pytest.raises(StoreError, match="cannot be written to"):
         put(client(RecordingStore(DictStore())), "a")
-    assert not freshness._written
+    assert not writes.recent_writes
 
 
 @pytest.mark.parametrize("disk", [False, True])

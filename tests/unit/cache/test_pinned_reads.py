@@ -1,4 +1,5 @@
-"""Reads of one version: from what is cached, shared while under way, never in part, never of another version."""
+"""Reads of one version: from what is cached, shared while under way, never in part, never of another
+version."""
 
 from __future__ import annotations
 

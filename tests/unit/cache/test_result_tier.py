@@ -10,7 +10,7 @@ import pytest
 
 import accel
 from accel.cache.cache_key import CacheKey, Entry
-from accel.cache.result_tier import MatchedRows, ResultCacheEntry, ResultTier
+from accel.cache.result_tier import ResultCacheEntry, ResultTier
 from accel.planning.pages import Piece
 from accel.planning.selection import RowSelection
 from accel.ranges import ObjectId
@@ -166,62 +166,30 @@ def test_several_threads() -> None:
     assert 0 < tier.nbytes <= 20_000
 
 
-def rows(*spans: tuple[int, int]) -> RowSelection:
-    return RowSelection.of(list(spans))
-
-
-def test_several_pieces_of_a_row_group_add_up() -> None:
-    matches = MatchedRows(ResultTier(1 << 20), "token", FILE)
-    for start, matched in ((0, [(3, 4)]), (10, []), (20, [(20, 22), (29, 30)])):
-        matches.learn(b"k", 2, tested=rows((start, start + 10)), matched=rows(*matched))
-    ((group, known),) = matches.under(b"k").items()
-    assert (group, known.tested, known.matched) == (2, rows((0, 30)), rows((3, 4), (20, 22), (29, 30)))
-    assert (matches.under(b"other"), matches.under(None)) == ({}, {})
-
-
-def test_the_predicate_that_was_not_asked_for_goes_first() -> None:
-    few = rows((1, 2))
-    one = ResultTier(1 << 20)
-    MatchedRows(one, "token", FILE).learn(b"0", 0, tested=few, matched=few)
-    tier = ResultTier(3 * one.nbytes)
-    matches = MatchedRows(tier, "token", FILE)
-    for predicate in (b"0", b"1", b"2"):
-        matches.learn(predicate, 0, tested=few, matched=few)
-    assert sorted(matches.under(b"0")) == [0]
-    matches.learn(b"3", 0, tested=few, matched=few)
-    assert [key for key in (b"0", b"1", b"2", b"3") if matches.under(key)] == [b"0", b"2", b"3"]
-    huge = rows(*((2 * i, 2 * i + 1) for i in range(2000)))
-    matches.learn(b"0", 1, tested=huge, matched=huge)  # grown too large, it is given up
-    assert matches.under(b"0") == {}
-    assert tier.nbytes <= tier.limit
-
-
 def test_what_is_forgotten_is_of_one_version() -> None:
     tier, other = ResultTier(1 << 20), ObjectId("f", 10, "e2")
     for file in (FILE, other):
-        MatchedRows(tier, "token", file).learn(b"k", 0, tested=rows((0, 9)), matched=rows((1, 2)))
         tier.put_rows(key("one", file=file), [batch()])
-    MatchedRows(tier, "token", FILE).forget()
-    assert MatchedRows(tier, "token", FILE).under(b"k") == {}
+    tier.forget("token", FILE)
     assert tier.get(key("one")) is None
-    assert list(MatchedRows(tier, "token", other).under(b"k")) == [0]
-    assert len(tier) == 2
+    assert tier.get(key("one", file=other)) is not None
+    assert len(tier) == 1
 
 
 def test_a_question_was_asked_once_it_was_asked() -> None:
     tier = ResultTier(1 << 20)
-    assert [tier.was_asked(7), tier.was_asked(7), tier.was_asked(8), tier.was_asked(7)] == [
+    assert [tier.is_repeated(7), tier.is_repeated(7), tier.is_repeated(8), tier.is_repeated(7)] == [
         False,
         True,
         False,
         True,
     ]
     tier.clear()
-    assert not tier.was_asked(7)
+    assert not tier.is_repeated(7)
     # The oldest of thousands are forgotten.
-    assert not any(tier.was_asked(question) for question in range(10, 5000))
-    assert tier.was_asked(4999)
-    assert not tier.was_asked(10)
+    assert not any(tier.is_repeated(question) for question in range(10, 5000))
+    assert tier.is_repeated(4999)
+    assert not tier.is_repeated(10)
 
 
 ROWS = 10
@@ -233,14 +201,13 @@ class Handle:
     """Of a `FileHandle` what is looked at."""
 
     distrusted = False
-    predicate_cache: Any = None
 
 
 def entry(
     cache: accel.Cache, *, where: str = "i = 1", token: str = "t", handle: Any = None, **changed: Any
 ) -> ResultCacheEntry:
     task: Any = Task(0, where=where)
-    task.id, task.num_rows, task.rows, task.sure = ObjectId("f", 100, "e1"), ROWS, ALL, NONE
+    task.id, task.num_rows, task.rows, task.certain = ObjectId("f", 100, "e1"), ROWS, ALL, NONE
     for name, value in changed.items():
         setattr(task, name, value)
     return ResultCacheEntry(task, cache.result_tier, token=token, handle=handle or Handle(), batch_rows=100)
@@ -281,9 +248,9 @@ def test_it_is_looked_for_once() -> None:
         {"id": ObjectId("g", 100, "e1")},
         {"row_group": 1},
         {"rows": ALL.within(0, 9)},
-        {"sure": ALL.within(0, 1)},
+        {"certain": ALL.within(0, 1)},
     ],
-    ids=["predicate", "credentials", "version", "file", "row group", "rows", "sure"],
+    ids=["predicate", "credentials", "version", "file", "row group", "rows", "certain"],
 )
 def test_by_nobody_else(changed: dict[str, Any]) -> None:
     cache = accel.Cache()
@@ -315,13 +282,3 @@ def test_not_where_an_index_lies() -> None:
     for _ in range(3):
         ask(entry(cache))
     assert entry(cache, handle=liar).get() is None
-
-
-def test_rows_of_a_remembered_predicate_are_kept_at_once() -> None:
-    knowing = Handle()
-    knowing.predicate_cache = object()
-    cache = accel.Cache()
-    assert [ask(entry(cache, handle=knowing, sure=ALL)) for _ in range(2)] == [None, FOUND]
-    # What is in doubt may be asked for once only, whatever is remembered of others.
-    cache = accel.Cache()
-    assert [ask(entry(cache, handle=knowing)) for _ in range(3)] == [None, None, FOUND]

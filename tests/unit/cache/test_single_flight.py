@@ -122,7 +122,8 @@ def test_loops_do_not_share() -> None:
 def test_nobody_waits_for_ever_or_is_cancelled_by_another(
     waiters: list[tuple[list[str], int, int | None]], failures: int, turns: int
 ) -> None:
-    """Waiters that begin and are cancelled at any time, of a source that fails some loads; nothing stays behind."""
+    """Waiters that begin and are cancelled at any time, of a source that fails some loads; nothing stays
+    behind."""
     flight, source = SingleFlight(), Source(turns=turns, failures=failures)
 
     async def wait(keys: list[str], after: int) -> dict[str, str]:

@@ -12,7 +12,7 @@ import traceback
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -22,9 +22,10 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.catalog import sql_pages, sql_tables
+from accel.catalog.homes import sql_pages, sql_tables
+from accel.catalog.homes.sql_database import Tables
+from accel.catalog.homes.sql_home import DatabaseHome
 from accel.catalog.inspecting import inspect_index, verify_index
-from accel.catalog.sql_database import Tables
 from accel.testing import DictStore, Layout, write_file
 from tests.support.postgres import Postgres
 
@@ -62,9 +63,9 @@ def store(objects: dict[str, bytes]) -> DictStore:
 def _small_pages() -> Iterator[None]:
     """So that a few files are many pages."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("_BOUNDS_ROWS", 2), ("_PAGE_ROWS", 16), ("_FEW_PAGES", 1)):
+        for name, value in (("BOUNDS_ROWS", 2), ("PAGE_ROWS", 16), ("FEW_PAGES", 1)):
             patch.setattr(sql_pages, name, value)
-        patch.setattr(sql_tables, "_AT_ONCE", 7)
+        patch.setattr(sql_tables, "AT_ONCE", 7)
         yield
 
 
@@ -237,7 +238,7 @@ def plans(index: str, statement: str, parameters: list[Any]) -> str:
 
     with psycopg.connect(index.partition("#")[0]) as connection:
         connection.execute("SET enable_seqscan = off")
-        connection.execute(f"ANALYZE {statement.split('FROM ')[1].split()[0]}")
+        connection.execute(f"ANALYZE {statement.split('FROM ')[1].split()[0].strip(',')}")
         found = connection.execute(f"EXPLAIN {statement.replace('?', '%s')}", parameters).fetchall()
         return "\n".join(row[0] for row in found)
 
@@ -247,20 +248,31 @@ def test_an_index_of_the_database_serves_each_query(store: DictStore, index: str
     name = "accel" if "#" not in index else index.partition("#")[2]
     tables = Tables(name, binary="", identity="")
     pages = tables.pages
-    ranged = plans(index, tables.in_range(), [b"b", b"a", 1, 0, 1, 0, b"a", 1, 0, b"b", 9, -1, 256])
+    interval = [1, 0, b"a", 1, 0, b"b", 9, b"b", b"a", 1, 0, -1, 256]
+    ranged = plans(index, tables.in_range(), interval)
     for key in ("reach", "floor"):
         assert f"{pages}_by_{key}" in ranged
         assert ranged.count("object=?") >= 3 or "Index Cond" in ranged
     others = [(tables.of_parts(2), [1, 0, 1, 0, -1, 9]), (tables.by_number(3), [1, 0, 1, 2, 3])]
-    for statement, parameters in [
-        *others,
-        (tables.in_range(), [b"b", b"a", 1, 0, 1, 0, b"a", 1, 0, b"b", 9, -1, 9]),
-    ]:
+    for statement, parameters in [*others, (tables.in_range(), interval)]:
         plan = plans(index, statement, parameters)
-        # No table is read from one end to the other.
-        assert "SCAN" not in plan.replace("INDEX SCAN", "")
+        # No table is read from one end to the other; `ends` is one row.
+        assert "SCAN" not in plan.replace("INDEX SCAN", "").replace("SCAN ends", "").replace(
+            "SCAN CONSTANT ROW", ""
+        )
         assert "Seq Scan" not in plan
         assert "SEARCH" in plan or "Index" in plan
+
+
+def test_a_column_without_any_value_rules_all_files_out(index: str) -> None:
+    nothing = write_file(pa.table({"k": pa.nulls(4, pa.int64()), "id": pa.array(range(4))}))
+    store = DictStore({f"t/{number:02}.parquet": nothing for number in range(FILES)})
+    accel.build_index("t/", to=index, store=store)
+    for where in ("k = 7", "k > -5 AND id >= 0", "k BETWEEN 1 AND 3 OR k = 9"):
+        found, metrics = rows(store, where, index=index)
+        assert found == []
+        # One file is kept for the columns of the result.
+        assert (metrics.catalog.kept, metrics.catalog.total) == (1, FILES)
 
 
 # -- where it is not there ---------------------------------------------------------------------------
@@ -345,6 +357,108 @@ def test_a_file_that_was_replaced_is_read_anew(store: DictStore, tmp_path: Path)
         rows(store, "k = 203", index=index)
     assert accel.build_index("t/", to=index, store=store).added == FILES
     assert rows(store, "k = 203", index=index)[1].catalog.total == FILES
+
+
+def put_over(new: Path, old: Path) -> None:
+    new.replace(old)
+
+
+def copy_over(new: Path, old: Path) -> None:
+    old.write_bytes(new.read_bytes())
+    new.unlink()
+
+
+@pytest.mark.parametrize("put", [put_over, copy_over])
+@pytest.mark.parametrize("listing", ["store", "index"])
+def test_a_file_that_was_replaced_by_a_newer_one(
+    store: DictStore, tmp_path: Path, listing: str, put: Callable[[Path, Path], None]
+) -> None:
+    index, cache = f"sqlite:///{tmp_path}/index.db", accel.Cache()
+    given: dict[str, Any] = {"index": index, "listing": listing, "cache": cache}
+    accel.build_index("t/", to=index, store=store)
+    assert rows(store, "k >= 0", **given)[1].catalog.total == FILES
+    store.put("t/99.parquet", file(99))
+    accel.build_index("t/", to=f"sqlite:///{tmp_path}/new.db", store=store)
+    # The file is all that there is of either.
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["index.db", "new.db"]
+    put(tmp_path / "new.db", tmp_path / "index.db")
+    for where, count in (
+        (None, 10 * FILES + 10),
+        ("k = 995", 1),
+        ("k = 203", 1),
+        ("k >= 0", 10 * FILES + 10),
+    ):
+        found, metrics = rows(store, where, **given)
+        assert (len(found), metrics.warnings, metrics.catalog_stale) == (count, [], 0), where
+        assert metrics.catalog.total == FILES + 1
+    # It is kept in its place.
+    store.delete("t/99.parquet")
+    assert accel.refresh_index(index, store=store).files == FILES
+    assert rows(store, "k = 995", **given)[0] == []
+
+
+@pytest.mark.parametrize("put", [put_over, copy_over])
+def test_a_file_that_is_replaced_between_the_reads_of_a_scan(
+    store: DictStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Callable[[Path, Path], None]
+) -> None:
+    index = f"sqlite:///{tmp_path}/index.db"
+    accel.build_index("t/", to=index, store=store)
+    store.put("t/99.parquet", file(99))
+    for listing in ("store", "index"):
+        accel.build_index("t/", to=f"sqlite:///{tmp_path}/new.db", store=store)
+        load = DatabaseHome.load
+
+        async def replaced_after(
+            self: DatabaseHome, *args: Any, load: Callable[..., Any] = load, **more: Any
+        ) -> Any:
+            found = await load(self, *args, **more)
+            if (tmp_path / "new.db").exists():
+                put(tmp_path / "new.db", tmp_path / "index.db")
+            return found
+
+        with monkeypatch.context() as patch:
+            patch.setattr(DatabaseHome, "load", replaced_after)
+            found, metrics = rows(store, "k = 995", index=index, listing=listing)
+        assert (len(found), metrics.warnings, metrics.catalog.total) == (1, [], FILES + 1)
+
+
+def test_a_build_notices_that_its_database_was_replaced(
+    store: DictStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, put_head = f"sqlite:///{tmp_path}/index.db", DatabaseHome.put_head
+    accel.build_index("t/", to=index, store=store)
+    before = (tmp_path / "index.db").read_bytes()
+
+    async def restored_before(self: DatabaseHome, *args: Any, **more: Any) -> None:
+        (tmp_path / "index.db").write_bytes(before)
+        await put_head(self, *args, **more)
+
+    monkeypatch.setattr(DatabaseHome, "put_head", restored_before)
+    store.put("t/99.parquet", file(99))
+    with pytest.raises(accel.StoreError, match="lacks what this builder has written"):
+        accel.refresh_index(index, store=store)
+    monkeypatch.undo()
+    assert rows(store, "k = 203", index=index, listing="index")[1].warnings == []
+    assert accel.refresh_index(index, store=store).files == FILES + 1
+
+
+def test_no_file_stays_open(store: DictStore, tmp_path: Path) -> None:
+    def opened() -> list[str]:
+        found = []
+        for number in os.listdir("/proc/self/fd"):
+            with suppress(FileNotFoundError):  # that of the list itself
+                found.append(os.readlink(f"/proc/self/fd/{number}"))
+        return [path for path in found if path.startswith(str(tmp_path))]
+
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("the open files of a process are read from /proc")
+    for number in range(3):
+        index = f"sqlite:///{tmp_path}/{number}.db"
+        accel.build_index("t/", to=index, store=store)
+        rows(store, "k = 203", index=index)
+        rows(store, "k = 203", index=index, listing="index")
+    assert opened() == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.db", "1.db", "2.db"]
 
 
 # -- URLs --------------------------------------------------------------------------------------------
@@ -481,8 +595,8 @@ def test_the_password_is_shown_nowhere(store: DictStore, postgres: Postgres) -> 
 @pytest.fixture(autouse=True)
 def _connections_are_closed() -> Iterator[None]:
     yield
-    if "accel.catalog.postgres" in sys.modules:
-        from accel.catalog.postgres import close_idle
+    if "accel.catalog.homes.postgres" in sys.modules:
+        from accel.catalog.homes.postgres import close_idle
 
         close_idle()
     gc.collect()

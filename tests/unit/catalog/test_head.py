@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import struct
+import tracemalloc
 from typing import Any
 
 import pyarrow as pa
 import pytest
 import xxhash
+from pyroaring import BitMap
 
 import accel
 from accel.catalog.head import (
@@ -19,7 +21,7 @@ from accel.catalog.head import (
     Segment,
     SegmentObject,
 )
-from accel.tables.hive import SpelledColumn
+from accel.tables.partition_paths import SpelledColumn
 
 NAME = "files-20260102T030405Z-0123456789abcdef.parquet"
 OTHER = "bounds-20260102T030405Z-fedcba9876543210.parquet"
@@ -69,7 +71,7 @@ def shown(one: CatalogHead) -> Any:
         (
             segment.id,
             segment.num_files,
-            segment.dropped,
+            frozenset(segment.dropped),
             segment.num_rows,
             segment.spelled,
             sorted(
@@ -219,7 +221,64 @@ def test_a_head_that_contradicts_itself_is_refused() -> None:
             CatalogHead.decode(head(segments=(one,)).encode())
 
 
+@pytest.mark.parametrize("files", [10**12, 2**31, 0, -1, 3.0, True, "3", None])
+def test_a_number_of_files_that_no_segment_has_is_refused(files: object) -> None:
+    described = {**PLAIN, "segments": [{**SEGMENT, "files": files, "rows": {"files": files}}]}
+    with pytest.raises(accel.IndexFormatError):
+        CatalogHead.decode(sealed(described))
+
+
+def test_few_bytes_that_name_many_files_stay_few() -> None:
+    count = 500_000_000
+    every = BitMap()
+    every.add_range(0, count - 1)
+    every.run_optimize()
+    one = segment("one", count, {"files": part(NAME, count)}, dropped=every)
+    tracemalloc.start()
+    decoded = CatalogHead.decode(head(segments=(one,)).encode()).segments[0]
+    assert (decoded.num_live, decoded.first_live) == (1, count - 1)
+    assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    tracemalloc.stop()
+    with pytest.raises(accel.IndexFormatError, match="no broken|members that are not|contradicts"):
+        CatalogHead.decode(
+            head(segments=(segment("one", 9, {"files": part(NAME, 9)}, dropped=every),)).encode()
+        )
+
+
 def test_other_columns_are_refused() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([1])], names=["x"])
     with pytest.raises(accel.IndexFormatError, match="other columns"):
         CatalogHead.decode(sealed(PLAIN, batch))
+
+
+def test_a_head_whose_buffers_claim_any_length_is_refused() -> None:
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(["x" * 100] * 50_000, HEAD_SCHEMA.field(0).type)]
+        + [pa.nulls(50_000, column.type) for column in list(HEAD_SCHEMA)[1:]],
+        schema=HEAD_SCHEMA,
+    )
+    schema = HEAD_SCHEMA.with_metadata({b"accel.catalog": json.dumps(PLAIN).encode()})
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, schema, options=options) as writer:
+        writer.write_batch(batch)
+    payload = sink.getvalue().to_pybytes()
+    data = struct.pack("<8sI16s", b"ACCELCAT", FORMAT_VERSION, xxhash.xxh3_128_digest(payload)) + payload
+    assert len(data) < batch.nbytes // 10
+    before = pa.total_allocated_bytes()
+    with pytest.raises(accel.IndexFormatError, match="compressed in a way that accel does not write"):
+        CatalogHead.decode(data)
+    assert pa.total_allocated_bytes() - before < 1_000_000
+
+
+def test_whatever_else_a_stream_of_arrow_may_be_is_refused() -> None:
+    def decode(payload: bytes) -> CatalogHead:
+        return CatalogHead.decode(
+            struct.pack("<8sI16s", b"ACCELCAT", FORMAT_VERSION, xxhash.xxh3_128_digest(payload)) + payload
+        )
+
+    whole = sealed(PLAIN)[28:]
+    assert decode(whole).base == "."
+    for payload in (b"", whole[:-20], whole[8:], b"\xff\xff\xff\xff" + b"\0" * 4, b"\xff" * 40):
+        with pytest.raises(accel.IndexFormatError):
+            decode(payload)

@@ -1,4 +1,5 @@
-"""Building an index and keeping it: what the verbs refuse, what they leave behind, and what scans see of it."""
+"""Building an index and keeping it: what the verbs refuse, what they leave behind, and what scans see of
+it."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import asyncio
 import gc
 import os
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.catalog import building, describer
+from accel.catalog.building import describer, merging
 from accel.catalog.shares import commit_shares, describe_shares, plan_shares
 from accel.ranges import ByteRange, Suffix
 from accel.store.range_store import Payload
@@ -101,6 +103,35 @@ def test_grace_is_a_number_of_seconds(grace: float) -> None:
         accel.vacuum_index("t/_accel", grace=grace, store=store)
 
 
+@pytest.mark.parametrize("grace", ["1", None, True])
+def test_grace_of_another_type_is_refused(grace: Any) -> None:
+    with pytest.raises(TypeError, match="grace is a number of seconds, not"):
+        accel.vacuum_index("t/_accel", grace=grace, store=three())
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda d: accel.build_index(d / "data" / "1.parquet"), "{d}/data/1.parquet: this is a file"),
+        (lambda d: accel.build_index(d / "data", to=d / "file"), "{d}/file/head: "),
+        (lambda d: accel.build_index(d / "data", to=d / "file" / "x"), "{d}/file/x/"),
+        (
+            lambda d: accel.scan(d, index=d / "data/_accel", listing="index").to_table(),
+            "{d}: the index lists files below {d}/data/ only",
+        ),
+    ],
+    ids=["a file", "over a file", "below a file", "beside"],
+)
+def test_messages_name_local_files_by_their_whole_paths(tmp_path: Path, call: Any, message: str) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "1.parquet").write_bytes(file(0))
+    (tmp_path / "file").write_bytes(b"")
+    accel.build_index(tmp_path / "data")
+    with pytest.raises(accel.StoreError) as raised:
+        call(tmp_path)
+    assert str(raised.value).startswith(message.format(d=tmp_path))
+
+
 @pytest.mark.parametrize(
     ("source", "given", "error"),
     [
@@ -179,7 +210,9 @@ def test_a_file_replaced_after_it_was_listed_is_read_as_it_is_now(listing: str) 
             return await super().read(path, *given, **more)
 
     scan = accel.scan("t/", "x >= 0", store=Replacing(store), cache=None, index="t/_accel", listing=listing)
-    assert sorted(scan.to_table().column("x").to_pylist()) == [*range(10), *range(20, 30), *range(100, 107)]
+    with pytest.warns(UserWarning, match="t/1.parquet") if listing == "index" else nullcontext():
+        found = scan.to_table()
+    assert sorted(found.column("x").to_pylist()) == [*range(10), *range(20, 30), *range(100, 107)]
 
 
 def test_an_index_that_is_out_of_date_lists_what_it_lists() -> None:
@@ -188,9 +221,10 @@ def test_an_index_that_is_out_of_date_lists_what_it_lists() -> None:
     store.put("t/1.parquet", file(100, 5))
     store.put("t/9.parquet", file(900))
     given: dict[str, Any] = {"store": store, "index": "t/_accel", "listing": "index", "cache": None}
-    assert numbers("t/", **given) == [*range(10), *range(20, 30), *range(100, 105)]
+    with pytest.warns(UserWarning, match="a file was replaced since .* t/1.parquet"):
+        assert numbers("t/", **given) == [*range(10), *range(20, 30), *range(100, 105)]
     store.delete("t/2.parquet")
-    with pytest.raises(accel.ObjectNotFoundError, match="t/2"):
+    with pytest.warns(UserWarning, match="replaced"), pytest.raises(accel.ObjectNotFoundError, match="t/2"):
         numbers("t/", **given)
 
 
@@ -220,7 +254,9 @@ def test_a_replaced_file_is_listed_while_its_new_version_is_described() -> None:
     for head in heads:
         watching.put("t/_accel/head", head)
         given: dict[str, Any] = {"store": watching, "index": "t/_accel", "listing": "index", "cache": None}
-        assert numbers("t/", **given) == [*range(10), *range(100, 105)]
+        is_old = head is heads[0]
+        with pytest.warns(UserWarning, match="t/1.parquet") if is_old else nullcontext():
+            assert numbers("t/", **given) == [*range(10), *range(100, 105)]
 
 
 def test_a_replaced_file_that_cannot_be_read_is_dropped() -> None:
@@ -278,8 +314,8 @@ def test_an_index_of_a_part_of_the_source_does_not_list_it(source: str) -> None:
 
 @pytest.mark.parametrize("verb", ["build", "shares", "refresh"])
 def test_segments_end_where_they_have_much_metadata(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(describer, "_BLOCK", 2)
-    monkeypatch.setattr(describer, "_MOST_TABLE_BYTES", 500)
+    monkeypatch.setattr(describer, "BLOCK", 2)
+    monkeypatch.setattr(describer, "MOST_TABLE_BYTES", 500)
     store = DictStore({f"t/{at}.parquet": file(10 * at) for at in range(9 if verb != "refresh" else 1)})
     if verb == "shares":
         shares = plan_shares("t/", shares=2, store=store)
@@ -295,7 +331,7 @@ def test_segments_end_where_they_have_much_metadata(verb: str, monkeypatch: pyte
     assert report.segments > 2
     given: dict[str, Any] = {"store": store, "index": "t/_accel", "listing": "index", "cache": None}
     assert numbers("t/", "x >= 25", **given) == list(range(25, 90))
-    monkeypatch.setattr(building, "_MERGED_BYTES", 10_000)
+    monkeypatch.setattr(merging, "MERGED_BYTES", 6_000)
     assert 1 < accel.compact_index("t/_accel", store=store).segments < report.segments
     assert numbers("t/", "x >= 25", **given) == list(range(25, 90))
 
@@ -372,7 +408,8 @@ def test_vacuum_leaves_what_a_builder_may_be_about_to_name(tmp_path: Path) -> No
 
 
 def test_what_a_builder_that_was_killed_was_writing_goes(tmp_path: Path) -> None:
-    """The head, or an object, in a hidden file beside it: by vacuum after the grace time, by the next builder after an hour."""
+    """The head, or an object, in a hidden file beside it: by vacuum after the grace time, by the next builder
+    after an hour."""
     (tmp_path / "t").mkdir()
     accel.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "t" / "1.parquet")
     accel.build_index(tmp_path / "t")
@@ -420,8 +457,9 @@ class _Hanging(StoreWrapper):
 
 
 def test_a_build_that_fails_leaves_no_request_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The files of the next block are being opened when one block fails: that ends with it, and not when somebody collects garbage."""
-    monkeypatch.setattr("accel.catalog.describer._BLOCK", 2)
+    """The files of the next block are being opened when one block fails: that ends with it, and not when
+    somebody collects garbage."""
+    monkeypatch.setattr("accel.catalog.building.describer.BLOCK", 2)
     files = {f"t/{at}.parquet": file(at) for at in range(6)}
     recorded = RecordingStore(_Hanging(DictStore(files), "t/2.parquet"))
     gc.collect()

@@ -1,4 +1,5 @@
-"""The kinds of index of a catalog: how they are asked for, what they cover, and that merging and verifying know them."""
+"""The kinds of index of a catalog: how they are asked for, what they cover, and that merging and verifying
+know them."""
 
 from __future__ import annotations
 
@@ -48,16 +49,86 @@ NUMBERS = [pa.table({"a": [at] * 40, "b": list(range(40)), "s": [f"text {at}"] *
         ({("a", "b"): "keys"}, {"a, b": ["keys"]}),
         ({"lower(s)": "zonemap"}, {"lower(s)": ["zonemap"]}),
         ({'lower("s")': "zonemap", "a": "zonemap"}, {"lower(s)": ["zonemap"], "a": ["zonemap"]}),
-        ({"no such": "distinct", "st.v": "ngram"}, {"no such": ["distinct"], "st.v": ["ngram"]}),
+        ({"a name": "distinct", "st.v": "ngram"}, {"a name": ["distinct"], "st.v": ["ngram"]}),
+        ({'"a"': "keys", '"st"."v"': "bloom", 'lower(st."v")': "zonemap"},
+         {"a": ["keys"], "st.v": ["bloom"], "lower(st.v)": ["zonemap"]}),
+        ({"x.y": ["keys", "zonemap"], '"x.y"': "bloom"}, {'"x.y"': ["keys", "zonemap", "bloom"]}),
+        ({'st."u.w"': ["keys", "zonemap"]}, {'st."u.w"': ["keys", "zonemap"]}),
+        ({("a", '"x.y"', "st.v"): "keys"}, {'a, "x.y", st.v': ["keys"]}),
     ],
-)
+)  # fmt: skip
 def test_they_are_spelled_by_columns(indexes: Any, spelled: Any) -> None:
-    store = directory(*NUMBERS)
+    more = pa.table({"a name": [1] * 40, "st": [{"v": "text", "u.w": 1}] * 40, "x.y": [2] * 40})
+    whole = NUMBERS[0]
+    for name in more.schema.names:
+        whole = whole.append_column(name, more.column(name))
+    store = directory(whole)
     accel.build_index("t/", indexes=indexes, store=store)
     found = inspect_index(INDEX, store=store)
     assert {of: list(kinds) for of, kinds in found.indexes.items()} == spelled
     names = [one.table for one in found.tables]
     assert names == ["files", "bounds", *(f"{kind} {of}" for of, kinds in spelled.items() for kind in kinds)]
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"indexes": {"aa": "keys"}}, accel.ColumnNotFoundError, r"t/: no file has the column .* 'aa' \(did you mean 'a'"),
+        ({"columns": ["a", "aa"]}, accel.ColumnNotFoundError, "no file has the column .* 'aa'"),
+        ({"indexes": {"a": "ngram"}}, accel.SchemaMismatchError, "kind 'ngram' of a: the column is int64 .*one text"),
+        ({"indexes": {"lower(a)": "zonemap"}}, accel.SchemaMismatchError, r"'zonemap' of lower\(a\): the column is int64"),
+        ({"indexes": {"l": "keys"}}, accel.SchemaMismatchError, "the column is list<"),
+        ({"indexes": {"st": "bloom"}}, accel.SchemaMismatchError, "the column is struct<"),
+        ({"columns": ["l"]}, accel.SchemaMismatchError, "no file can have bounds: the column is list<"),
+        ({"indexes": {"p": "keys"}}, accel.ColumnNotFoundError, "'p': its values are in the paths"),
+        ({"columns": ["p"]}, accel.ColumnNotFoundError, "'p': its values are in the paths"),
+        ({"indexes": {("a", "other"): "keys"}}, accel.ColumnNotFoundError, "no file has all columns of .*'keys' of a, other"),
+        ({"indexes": {'"st.v"': "keys"}}, accel.ColumnNotFoundError, "st.v"),
+    ],
+)  # fmt: skip
+def test_what_no_file_can_have_is_refused_before_anything_is_written(
+    given: Any, error: type[Exception], message: str
+) -> None:
+    whole = (
+        NUMBERS[0].append_column("l", pa.array([[1]] * 40)).append_column("st", pa.array([{"v": "x"}] * 40))
+    )
+    other = pa.table({"other": [1]})
+    store = DictStore({"t/p=1/0.parquet": write_file(whole), "t/p=2/1.parquet": write_file(other)})
+    before = dict(store.objects)
+    with pytest.raises(error, match=message):
+        accel.build_index("t/", store=store, **given)
+    assert store.objects == before
+    # Nor does an index that is there take it up.
+    accel.build_index("t/", store=store)
+    before = dict(store.objects)
+    if "indexes" in given:
+        with pytest.raises(error, match=message):
+            accel.build_index("t/", store=store, **given)
+    assert store.objects == before
+
+
+def test_what_some_files_lack_is_noted(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
+    from accel.cli.main import main
+
+    store = directory(*NUMBERS, pa.table({"b": [1]}))
+    told = "the index 'keys a' leaves out 1 of 5 files that were added: they lack the column"
+    with pytest.warns(UserWarning, match=told) as caught:
+        report = accel.build_index("t/", indexes={"a": "keys", "b": "keys"}, store=store)
+    assert (len(caught), len(report.notes)) == (1, 1)
+    assert report.notes[0].startswith(told)
+    # Once for each file: a refresh that adds none has nothing to say.
+    assert accel.refresh_index(INDEX, store=store).notes == ()
+    for path, data in store.objects.items():
+        if "_accel" not in path:
+            (tmp_path / path.rpartition("/")[2]).write_bytes(data)
+    assert main(["index", "build", str(tmp_path), "--index", "a=keys"]) == 0
+    assert f"warning: {told}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("indexes", ["tailnum", ["tailnum"], {5: "keys"}, {("a", 5): "keys"}, {"a": None}])
+def test_other_types_are_refused_by_name(indexes: Any) -> None:
+    with pytest.raises(TypeError, match=r"indexes (maps|names) columns|kinds of index are given by name"):
+        accel.build_index("t/", indexes=indexes, store=directory(*NUMBERS))
 
 
 @pytest.mark.parametrize(
@@ -192,7 +263,9 @@ def test_a_file_of_too_many_values_is_not_covered_by_distinct() -> None:
     store = directory(
         pa.table({"c": ["a"] * 5000}), pa.table({"c": [f"v{at}" for at in range(5000)]}), group_rows=5000
     )
-    accel.build_index("t/", indexes={"c": "distinct"}, columns=[], store=store)
+    with pytest.warns(UserWarning, match="'distinct c' leaves out 1 of 2 files that were added"):
+        report = accel.build_index("t/", indexes={"c": "distinct"}, columns=[], store=store)
+    assert ["have too many values" in note for note in report.notes] == [True]
     (table,) = (one for one in inspect_index(INDEX, store=store).tables if one.table == "distinct c")
     assert (table.rows, table.uncovered) == (1, 1)
     rows, _ = asked(store, "c = 'v4999'")
@@ -304,18 +377,21 @@ def test_refreshing_and_merging_keep_every_kind_right() -> None:
 
 
 def test_an_index_takes_up_the_kinds_that_it_lacks() -> None:
-    store = directory(*NUMBERS)
+    store = directory(*NUMBERS[:3], NUMBERS[3].append_column("none", pa.array([1] * 40)))
     accel.build_index("t/", store=store)
     assert asked(store, "s LIKE '%text 2%'")[1] == {}
-    more = accel.build_index("t/", indexes={"s": "ngram", "none": "keys"}, store=store)
+    with pytest.warns(UserWarning, match="'keys none' leaves out 3 of 4 files that were added"):
+        more = accel.build_index("t/", indexes={"s": "ngram", "none": "keys"}, store=store)
     assert (more.files, more.added, more.removed, more.unchanged) == (4, 4, 4, 0)
     rows, dropped = asked(store, "s LIKE '%text 2%'")
     assert len(rows) == 40 and "ngram s" in dropped
-    # Those that are there stay, whatever is asked for; and files that an index cannot cover are described once.
+    # Those that are there stay, whatever is asked for; and files that an index cannot cover are described
+    # once.
     for again in ({"s": "ngram"}, {"none": "keys"}, {}):
         same = accel.build_index("t/", indexes=again, store=store)
         assert (same.generation, same.added, same.unchanged) == (more.generation, 0, 4), again
-    both = accel.build_index("t/", indexes={"s": "distinct"}, store=store)
+    with pytest.warns(UserWarning, match="'keys none' leaves out 3 of 4 files that were added"):
+        both = accel.build_index("t/", indexes={"s": "distinct"}, store=store)
     assert (both.files, both.added) == (4, 4)
     assert {one.table for one in inspect_index(INDEX, store=store).tables} == {
         "files", "bounds", "keys none", "ngram s", "distinct s",
@@ -329,8 +405,9 @@ class Killed(Exception):
 
 @pytest.mark.parametrize("compacted", [False, True])
 def test_a_later_kind_is_finished_by_a_refresh(compacted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The builder is killed after its first segment of two; files of which it did not come to that are read meanwhile."""
-    monkeypatch.setattr("accel.catalog.building.SEGMENT_FILES", 2)
+    """The builder is killed after its first segment of two; files of which it did not come to that are read
+    meanwhile."""
+    monkeypatch.setattr("accel.catalog.building.builder.SEGMENT_FILES", 2)
     store = directory(*NUMBERS)
     accel.build_index("t/", store=store)
 
@@ -377,10 +454,17 @@ def test_files_of_other_types_and_without_the_column_are_read() -> None:
         pa.table({"a": pa.array([1] * 40, pa.int64()), "s": ["abc"] * 40}),
         pa.table({"a": pa.array([2] * 40, pa.int32()), "s": ["abd"] * 40}),
         pa.table({"b": [3] * 40, "s": ["abe"] * 40}),
-        pa.table({"a": pa.array([4] * 40, pa.int64()), "s": pa.array(["abf"] * 40).dictionary_encode()}),
+        pa.table(
+            {
+                "a": pa.array([4] * 40, pa.int64()),
+                "b": [4] * 40,
+                "s": pa.array(["abf"] * 40).dictionary_encode(),
+            }
+        ),
         pa.table({"a": pa.array([], pa.int64()), "s": pa.array([], pa.string())}),
     )
-    accel.build_index("t/", indexes=ALL, store=store)
+    with pytest.warns(UserWarning, match=r"leaves out \d of 5 files that were added"):
+        accel.build_index("t/", indexes=ALL, store=store)
     schema = pa.schema([("a", pa.int64()), ("s", pa.string())])
     for keep in (accel.refresh_index, accel.compact_index):
         keep(INDEX, store=store)
@@ -414,7 +498,7 @@ def test_verify_finds_what_an_index_says_that_is_not_so() -> None:
 def test_an_index_of_a_kind_of_later_versions_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     store = directory(*NUMBERS)
     accel.build_index("t/", indexes=ALL, store=store)
-    known = __import__("accel.catalog.kinds", fromlist=["KINDS"])
+    known = __import__("accel.catalog.kinds.registry", fromlist=["KINDS"])
     monkeypatch.setattr(known, "KINDS", {"keys": known.KINDS["keys"]})
     rows, dropped = asked(store, "s LIKE '%text 3%'")
     assert len(rows) == 40
@@ -504,7 +588,8 @@ def test_a_file_with_more_text_than_an_array_holds_is_not_covered(monkeypatch: p
         return joined(arrays)
 
     monkeypatch.setattr(pa, "concat_arrays", concat_arrays)
-    accel.build_index("t/", indexes={"s": "ngram"}, columns=[], store=store)
+    with pytest.warns(UserWarning, match="'ngram s' leaves out 1 of 4 files"):
+        accel.build_index("t/", indexes={"s": "ngram"}, columns=[], store=store)
     monkeypatch.undo()
     rows, dropped = asked(store, "s LIKE '%ext 3%'")
     assert len(rows) == 40

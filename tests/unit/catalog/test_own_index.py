@@ -1,4 +1,5 @@
-"""An index of the caller's own: what it is told of a predicate, and what comes of the files and rows that it names."""
+"""An index of the caller's own: what it is told of a predicate, and what comes of the files and rows that it
+names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Partition columns, which the paths of files spell, rule files out by the catalog, before anything is read of these files."""
+"""Partition columns, which the paths of files spell, rule files out by the catalog, before anything is read
+of these files."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.catalog.partitions import FilePartitions
+from accel.catalog.asking.partitions import FilePartitions
 from accel.testing import DictStore, RecordingStore, write_file
 from tests.support.postgres import Postgres
 from tests.support.redis_server import RedisServer

@@ -1,4 +1,5 @@
-"""Several processes describe shares of the files of one index; one commit makes an index of what they wrote."""
+"""Several processes describe shares of the files of one index; one commit makes an index of what they
+wrote."""
 
 from __future__ import annotations
 

@@ -145,7 +145,9 @@ def test_rows_that_are_alike_stay_in_their_order(direction: str, run_bytes: int)
         with SortedRuns(order, run_bytes=run_bytes) as runs:
             for count in RNG.integers(0, 900, 9).tolist():
                 parts.append(
-                    pa.table([make(count), pa.array(range(rows, rows + count))], names=list(COLUMNS))
+                    pa.table(
+                        [make(count), pa.array(range(rows, rows + count), pa.int64())], names=list(COLUMNS)
+                    )
                 )
                 runs.add(parts[-1])
                 rows += count

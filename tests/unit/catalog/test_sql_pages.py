@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.catalog import sql_pages
+from accel.catalog.homes import sql_pages
+from accel.catalog.homes.sql_pages import Layout, Page, Part, check_range, cut_table, page_rows
 from accel.catalog.intervals import HIGHEST, LOWEST, Interval, required_intervals
-from accel.catalog.kind import TableRows
-from accel.catalog.sql_pages import Layout, Page, Part, check_range, cut_table, page_rows
+from accel.catalog.kinds.kind import TableRows
 from accel.predicate.bind import bind
 from accel.predicate.parser import parse
 
@@ -130,7 +130,8 @@ def found_for(pages: list[Page], interval: Interval, last: int) -> list[Page]:
     """What the database returns: see `Tables.in_range`."""
     before = [page.number for page in pages if page.reach is not None and page.reach < interval.lower]
     behind = [page.number for page in pages if page.floor is not None and page.floor > interval.upper]
-    first, end = max(before, default=0), min(behind, default=last)
+    first = max(before, default=0)
+    end = max(first, min(behind, default=last))
     return [
         page
         if page.floor <= interval.upper and page.most >= interval.lower  # type: ignore[operator]
@@ -142,13 +143,14 @@ def found_for(pages: list[Page], interval: Interval, last: int) -> list[Page]:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sql_pages, "_BOUNDS_ROWS", 3)
-    monkeypatch.setattr(sql_pages, "_FEW_PAGES", 1)
+    monkeypatch.setattr(sql_pages, "BOUNDS_ROWS", 3)
+    monkeypatch.setattr(sql_pages, "FEW_PAGES", 1)
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("empty", [0.1, 0.9, 1])
 @pytest.mark.parametrize("seed", range(8))
-def test_pages_of_an_interval_hold_all_files_that_may_match(seed: int) -> None:
+def test_pages_of_an_interval_hold_all_files_that_may_match(seed: int, empty: float) -> None:
     r = random.Random(seed)
     ends: list[tuple[int | None, int | None, bool]] = []
     for _ in range(r.choice([10, 40, 100])):
@@ -156,7 +158,7 @@ def test_pages_of_an_interval_hold_all_files_that_may_match(seed: int) -> None:
         high = low + r.choice([0, 1, 5, 100])
         ends.append(
             (None, None, True)
-            if r.random() < 0.1
+            if r.random() < empty
             else (None if r.random() < 0.1 else low, None if r.random() < 0.1 else high, False)
         )
     layout, pages = cut(bounds_table(ends), len(ends) + 2)
@@ -175,8 +177,8 @@ def test_pages_of_an_interval_hold_all_files_that_may_match(seed: int) -> None:
         }
         may = {
             at
-            for at, (lower, upper, empty) in enumerate(ends)
-            if not empty and (lower is None or lower <= high) and (upper is None or upper >= low)
+            for at, (lower, upper, none) in enumerate(ends)
+            if not none and (lower is None or lower <= high) and (upper is None or upper >= low)
         }
         assert may <= files
         # Whatever page is not there is missed where it counts; no page that is there too many does harm.
@@ -220,6 +222,55 @@ def test_a_changed_page_breaks_its_seal() -> None:
 def test_what_is_no_layout_is_refused(data: bytes) -> None:
     with pytest.raises(accel.IndexFormatError):
         Layout.decode(data)
+
+
+@pytest.mark.parametrize("rows", [0, -1, 1 << 17, 1 << 53])
+def test_pages_of_as_many_rows_as_nobody_writes_are_refused(rows: int) -> None:
+    layout = Layout(SCHEMA, (Part(tuple(SCHEMA.names), 1 << 40, rows),))
+    with pytest.raises(accel.IndexFormatError, match="page has"):
+        Layout.decode(layout.encode())
+
+
+def packed(batch: pa.RecordBatch, *, claims: int | None = None, compression: str | None = None) -> Page:
+    """A page of these rows, which claims a length of its own, or whose buffers are compressed."""
+    raw = batch.serialize()
+    if compression is not None:
+        sink = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression=compression)
+        with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+            writer.write_batch(batch)
+        _, message = pa.ipc.MessageReader.open_stream(sink.getvalue())
+        raw = message.serialize()
+    content = pa.Codec("zstd").compress(raw, asbytes=True)
+    head = (raw.size if claims is None else claims).to_bytes(4, "little")
+    return Page(0, 0, None, None, None, b"", b"", head + content)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"claims": (1 << 32) - 1}, "claims 4294967295 bytes"),
+        ({"compression": "zstd"}, "compressed in a way"),
+        ({"compression": "lz4"}, "compressed in a way"),
+    ],
+    ids=["length", "zstd", "lz4"],
+)
+def test_a_page_takes_no_more_memory_than_its_content_stands_for(change: Any, message: str) -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array(np.zeros(1 << 16, np.int64))], names=["x"])
+    part = Part(("x",), 1 << 16, 1 << 16)
+    assert page_rows(packed(batch), part, batch.schema).equals(batch)
+    page = packed(batch, **change)
+    before = pa.total_allocated_bytes()
+    with pytest.raises(accel.IndexFormatError, match=message):
+        page_rows(page, part, batch.schema)
+    assert pa.total_allocated_bytes() - before < 1 << 16
+
+
+@pytest.mark.parametrize("content", [b"", b"\0\0\0\0", b"\5\0\0\0hello", b"\0\0\0\0" + b"\xff" * 40])
+def test_content_that_is_no_page_is_refused(content: bytes) -> None:
+    page = Page(0, 0, None, None, None, b"", b"", content)
+    with pytest.raises(accel.IndexFormatError):
+        page_rows(page, Part(("i",), 1, 1), SCHEMA)
 
 
 def test_rows_of_another_number_are_refused() -> None:

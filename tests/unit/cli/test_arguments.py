@@ -14,8 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
-from accel.cli.arguments import UsageError, build_parser, column_list, reword, scan_keywords, storage_options
+from accel.cli.arguments import UsageError, column_list, scan_keywords, storage_options
+from accel.cli.commands import build_parser
 from accel.cli.main import main
+from accel.cli.wording import reword
 from accel.options import Int96Unit, Options
 
 
@@ -60,6 +62,14 @@ def test_storage_options(argv: list[str], options: dict[str, Any] | None) -> Non
     assert storage_options(build_parser().parse_args(["inspect", "x", *argv])) == options
 
 
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "soon"])
+def test_a_timeout_is_some_seconds(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["scan", "a", "--timeout", seconds])
+    assert "not a number of seconds above 0" in capsys.readouterr().err
+    assert scan_keywords(build_parser().parse_args(["explain", "a", "--timeout", "2.5"]))["timeout"] == 2.5
+
+
 def test_what_scan_is_called_with() -> None:
     parsed = build_parser().parse_args(
         ["scan", "a", "b", "-w", "x = 1", "-c", "x", "--partitioning", "none", "--no-glob", "-n", "5"]
@@ -70,8 +80,16 @@ def test_what_scan_is_called_with() -> None:
         "columns": ["x"],
         "partitioning": None,
         "glob": False,
+        "schema": None,
+        "table": "auto",
         "index": "auto",
         "listing": "store",
+        "file_path": None,
+        "row_number": None,
+        "case_sensitive": True,
+        "order_by": None,
+        "on_error": "raise",
+        "timeout": None,
         "storage_options": None,
         "options": Options(),
     }
@@ -80,8 +98,16 @@ def test_what_scan_is_called_with() -> None:
         "columns": None,
         "partitioning": "hive",
         "glob": True,
+        "schema": None,
+        "table": "auto",
         "index": "auto",
         "listing": "store",
+        "file_path": None,
+        "row_number": None,
+        "case_sensitive": True,
+        "order_by": None,
+        "on_error": "raise",
+        "timeout": None,
         "storage_options": None,
         "options": Options(int96_unit=Int96Unit.US),
     }
@@ -90,27 +116,29 @@ def test_what_scan_is_called_with() -> None:
 # What the command line advises is what can be typed there.
 ROOT = Path(accel.__file__).parent
 # Rooms whose errors nobody meets from the command line, and that itself.
-ELSEWHERE = {"cli", "spark", "testing"}
+ELSEWHERE = {"cli", "job.py", "spark", "testing"}
 # What tells of Python's values, and comes from nothing that a command line can say.
 OF_PYTHON = {
     "an `accel.col` expression, or a list": r"accel\.col|isin|is_null",
     "an iterator, a plan or a scan as such": r"accel\.(Plan|plan|scan)|for an iterator|mapInArrow",
     "an argument of the wrong type": r" is an? (accel\.|…)|names? .* by (text|something)|^indexes= (maps|names)|RangeStore",
+    "a data set for another engine": r"accel\.dataset|data set|dataset\.scanner",
     "a module's attribute": r"has no attribute",
     "an index that is an object, or none that is named": r"accel\.IndexedFile|index of your own",
     "a scan as it prints itself": r"^selection=… files$",
+    "a table as it prints itself": r"^accel\.tables\.hive\(",
+    "a table in a catalog, which Python names otherwise": r"in Python the source is accel\.tables",
     "a wrong keyword": r"^store= or storage_options$",
 }
-KEYWORDS = {
-    *inspect.signature(accel.scan).parameters,
-    *inspect.signature(accel.embed).parameters,
-    "skip_signature",
-    "allow_http",
-} - {"source", "src", "refused"}
+KEYWORDS = {*inspect.signature(accel.scan).parameters, *inspect.signature(accel.embed).parameters} - {
+    "source",
+    "src",
+}
 PYTHON = re.compile(
-    rf"(?<![\w-])(?<!--storage-option )(?:{'|'.join(sorted(KEYWORDS))})=|\b[Oo]ptions[.(]|\bstorage_options\b|\baccel\.\w|\bdst\b|count_rows\b"
-    r"|\bpass None|\bisin\b"
+    rf"(?<![\w-])(?:{'|'.join(sorted(KEYWORDS))}|skip_signature|allow_http)=|\b[Oo]ptions[.(]|\bstorage_options\b|\baccel\.\w|\bdst\b"
+    r"|count_rows\b|\bpass None|\bisin\b"
 )
+MARKED = re.compile(r"`[^`\n]+`")
 
 
 def texts_of(tree: ast.AST) -> Iterator[str]:
@@ -156,10 +184,11 @@ def test_every_hint_is_in_the_words_of_the_command_line() -> None:
     wrong = []
     for hint in sorted(hints):
         shown = reword(hint)
-        python = PYTHON.search(shown) and not shown.startswith("in Python, ")
+        unmarked = PYTHON.search(MARKED.sub("", hint)) is not None
+        left = [marked for marked in MARKED.findall(shown) if PYTHON.search(marked)]
         options = set(re.findall(r"--[a-z0-9-]+", shown))
         named = set(re.findall(r"--option (\w+)", shown))
-        if python or shown == hint or not options <= known or not named <= settings:
+        if unmarked or left or shown == hint or not options <= known or not named <= settings:
             wrong.append((hint, shown))
     assert wrong == []
 
@@ -167,38 +196,39 @@ def test_every_hint_is_in_the_words_of_the_command_line() -> None:
 @pytest.mark.parametrize(
     ("python", "shown"),
     [
-        ("partitioning=None leaves the paths alone", "--partitioning none leaves the paths alone"),
-        ("is named with glob=False", "is named with --no-glob"),
-        ("name others in columns= and where=", "name others in --columns and --where"),
-        ("columns=None takes all", "leave out --columns for all"),
+        ("`partitioning=None` leaves the paths alone", "--partitioning none leaves the paths alone"),
+        ("is named with `glob=False`", "is named with --no-glob"),
+        ("name others in `columns=` and `where=`", "name others in --columns and --where"),
+        ('let the store list the files: `listing="store"`', "let the store list the files: --listing store"),
         (
-            "raise options.memory_limit, or write smaller pages",
+            "raise `options.memory_limit`, or write smaller pages",
             "raise --option memory_limit, or write smaller pages",
         ),
         (
-            "options.allow_unpinned reads it without that protection",
+            "`options.allow_unpinned` reads it without that protection",
             "--option allow_unpinned=true reads it without that protection",
         ),
+        ("read on with `Options(strict=False)`", "read on with --option strict=false"),
+        ('read INT96 by `Options(int96_unit="us")`', "read INT96 by --int96-unit us"),
+        ("`options.int96_unit` says what INT96 is read to", "--int96-unit says what INT96 is read to"),
         (
-            'read INT96 as microseconds with Options(int96_unit="us"), or leave the column out with columns=',
-            "read INT96 as microseconds with --int96-unit us, or leave the column out with --columns",
-        ),
-        (
-            "give credentials by storage_options={'headers': {'Authorization': ...}}",
+            "give credentials by `storage_options={'headers': {'Authorization': ...}}`",
             "give credentials by --header 'Authorization: ...'",
         ),
-        ("skip_signature=True reads public buckets", "--anonymous reads public buckets"),
-        ("write to another name by dst", "write to another name by DST"),
-        ("name others in indexes=", "name others in --index"),
-        ("count_rows answers how many there are", "--count answers how many there are"),
-        ("give schema= with a type that holds both", "in Python, give schema= with a type that holds both"),
+        ("`skip_signature=True` reads public buckets", "--anonymous reads public buckets"),
+        ("write to another name by `dst`", "write to another name by DST"),
+        ("name others in `indexes=`", "name others in --index"),
+        ("`count_rows` answers how many there are", "--count answers how many there are"),
+        ('`schema="union"` takes those of all', "--schema union takes those of all"),
+        ("give `schema=` with a type that holds both", "give schema= in Python with a type that holds both"),
         (
-            "'month' is in the path: partitioning=pyarrow.schema([('month', ...)]) makes it a column",
-            "'month' is in the path: leaving out --partitioning none makes it a column",
+            "'month' is in the path: `partitioning=pyarrow.schema([('month', ...)])` makes it a column",
+            "'month' is in the path: --partitioning hive makes it a column",
         ),
-        # Names of the user's stay as they are.
+        # What is no argument, and names of the user's, stay as they are.
+        ("raise the limit (`ulimit -n`)", "raise the limit (`ulimit -n`)"),
+        ("check `region`, and `month=3`", "check `region`, and `month=3`"),
         ("did you mean 'options.strict' or 'columns='?", "did you mean 'options.strict' or 'columns='?"),
-        ("there are: options.other, limit=3", "there are: options.other, limit=3"),
     ],
     ids=lambda text: text[:30],
 )
@@ -224,12 +254,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (
             ["scan", "x=1", "--partitioning", "none", "-w", "x = 1"],
             2,
-            "or a pattern, x=1/*, and leave out --partitioning none",
+            "or a pattern, x=1/*, and give --partitioning hive",
         ),
         (
             ["scan", "x=1/y=1/f.parquet", "-w", "a = $1"],
             2,
-            "parameters are not supported; write the value itself",
+            "parameters are not supported: write the value itself, or build the condition with accel.col in Python",
         ),
         (["scan", "x=1/y=1/f.parquet", "-w", ""], 2, "(leave out --where to keep every row)"),
         (["scan", "x=1/y=1/f.parquet", "-w", "a = 1 LIMIT 3"], 2, "--limit is an argument of its own"),
@@ -243,7 +273,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             2,
             "--columns names no column (leave it out for all)",
         ),
-        (["scan", "memory://x", "-n", "1"], 1, "(in Python, give the MemoryStore by store=)"),
+        (["scan", "memory://x", "-n", "1"], 1, "(give the MemoryStore by store= in Python)"),
         (
             ["scan", "x=1/y=1/f.parquet", "--option", "memory_limit=0"],
             2,
@@ -289,7 +319,7 @@ def test_every_option_can_be_set() -> None:
     given = {
         field.name: str(field.default).lower() if isinstance(field.default, bool) else "7"
         for field in dataclasses.fields(accel.Options)
-        if not isinstance(field.default, str)
+        if not isinstance(field.default, str) and field.name != "on_event"
     }
     argv = [word for name, value in given.items() for word in ("--option", f"{name}={value}")]
     parsed = build_parser().parse_args(["scan", "f", *argv, "--option", "phases=two", "--int96-unit", "us"])

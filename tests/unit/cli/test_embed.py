@@ -127,7 +127,7 @@ def test_what_is_no_index(capsys: pytest.CaptureFixture[str], index: str) -> Non
 
 
 def test_a_column_with_an_equals_sign() -> None:
-    from accel.cli.arguments import build_parser
+    from accel.cli.commands import build_parser
 
     given = build_parser().parse_args(["embed", "a", "-i", "a=b=distinct:page"])
     assert given.index == [("a=b", "distinct", "page")]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from accel.cli.output import CsvSink, JsonSink
-from accel.cli.values import moment_texts, plain_values, safe_text, shown_values, tellable
+from accel.cli.values import moment_texts, plain_values, safe_text, shown_values
 
 STRUCT = pa.struct([("a", pa.int8()), ("b", pa.list_(pa.string()))])
 MAP = pa.map_(pa.string(), pa.int32())
@@ -152,7 +152,7 @@ def test_nothing_reaches_the_terminal_that_could_steer_it(text: str, safe: str) 
     assert safe_text(text) == safe
 
 
-# Dates and times that Arrow has no text for.
+# A day has fewer microseconds than the last time but one has.
 _DAY_US = 86_400_000_000
 
 
@@ -160,16 +160,15 @@ _DAY_US = 86_400_000_000
     ("kind", "tick", "text"),
     [
         (pa.date32(), 11_248_737, "32767-12-31"),
-        (pa.date32(), 11_248_738, "32768-01-01"),
-        (pa.date32(), -(2**31), "-5877641-06-23"),
-        (pa.date64(), 2**60 // 86_400_000 * 86_400_000, "36536598-01-28"),
-        (pa.timestamp("s"), 2**40, "36812-02-20 00:36:16"),
-        (pa.timestamp("us"), 2**62, "148108-07-06 14:00:27.387904"),
-        (pa.timestamp("us", "Europe/Berlin"), 2**62, "148108-07-06 14:00:27.387904Z"),
-        (pa.timestamp("us"), -(2**63), "-9223372036854775808us"),
+        (pa.date32(), 11_248_738, "<value out of range: 11248738>"),
+        (pa.date64(), 2**60 // 86_400_000 * 86_400_000, "<value out of range: 1152921504528000000>"),
+        (pa.timestamp("s"), 2**40, "<value out of range: 1099511627776>"),
+        (pa.timestamp("us", "Europe/Berlin"), 2**62, f"<value out of range: {2**62}>"),
+        (pa.timestamp("us", "Europe/Berlin"), 10**15, "2001-09-09 01:46:40.000000Z"),
+        (pa.timestamp("us"), -(2**63), f"<value out of range: {-(2**63)}>"),
         (pa.time64("us"), _DAY_US - 1, "23:59:59.999999"),
-        (pa.time64("us"), _DAY_US, "86400000000us"),
-        (pa.time32("s"), -5, "-5s"),
+        (pa.time64("us"), _DAY_US, "<value out of range: 86400000000>"),
+        (pa.time32("s"), -5, "<value out of range: -5>"),
     ],
     ids=str,
 )
@@ -178,13 +177,14 @@ def test_a_moment_as_text(kind: pa.DataType, tick: int, text: str) -> None:
     if kind == pa.date64():
         ticks = pa.array([0, None, tick, 0], pa.int64())
     array = ticks.view(kind)
-    few = array.slice(0, 2)
-    assert tellable(few) and tellable(array.slice(0, 0))
-    assert moment_texts(array)[:2] == moment_texts(few)
+    assert moment_texts(array)[:2] == moment_texts(array.slice(0, 2))
     assert moment_texts(array)[2] == text
     batch = pa.RecordBatch.from_arrays([array, pa.array(list("abcd"))], names=["m", "n"])
     out, lines = io.BytesIO(), io.BytesIO()
     CsvSink(out, batch.schema).write(batch)
     assert list(csv.reader(io.StringIO(out.getvalue().decode())))[3] == [text, "c"]
     JsonSink(lines, batch.schema).write(batch)
-    assert json.loads(lines.getvalue().splitlines()[2]) == {"m": text.replace(" ", "T"), "n": "c"}
+    assert json.loads(lines.getvalue().splitlines()[2]) == {
+        "m": text if text[0] == "<" else text.replace(" ", "T"),
+        "n": "c",
+    }

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from accel.decode.arrow import projected_schema
 from accel.decode.chunks import ChunkPages
-from accel.decode.columns import decode_columns
+from accel.decode.columns import StoredRowGroup, decode_columns
 from accel.decode.dictionary_arrays import Values, is_indexed, look_up
 from accel.decode.verify import needs_dictionary
 from accel.errors import IndexFormatError
@@ -104,7 +104,8 @@ def decode(
     whole: bool = False,
     values: Values = Values.DECODED,
 ) -> pa.Table:
-    """The rows as accel decodes them, indices looked up; `leaves` defaults to all, `whole` takes whole chunks."""
+    """The rows as accel decodes them, indices looked up; `leaves` defaults to all, `whole` takes whole
+    chunks."""
     meta = open_metadata(data)
     wanted = range(len(meta.schema.leaves)) if leaves is None else leaves
     schema = projected_schema(meta.schema, meta.key_value, leaves=wanted)
@@ -113,14 +114,10 @@ def decode(
         for leaf in wanted
     }
     arrays = decode_columns(
-        meta.schema,
-        meta.key_value,
-        chunks=chunks,
+        StoredRowGroup("file.parquet", group, meta.schema, meta.key_value),
+        chunks,
         rows=rows,
         arrow_schema=schema,
-        leaves=wanted,
-        path="file.parquet",
-        row_group=group,
         values=values,
         memory_limit=memory_limit,
     )

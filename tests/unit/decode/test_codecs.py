@@ -1,4 +1,5 @@
-"""Decompression by cramjam and by pyarrow agree, and stored pages decode to the same values with every codec."""
+"""Decompression by cramjam and by pyarrow agree, and stored pages decode to the same values with every
+codec."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accel.decode import codecs
-from accel.decode.codecs import _STORES, StoredPage, decompress, store_bytes, store_page
+from accel.decode.codecs import STORES, StoredPage, decompress, store_bytes, store_page
 from accel.decode.dictionary_decode import dictionary_values
 from accel.format.footer import parse_footer
 from accel.format.model import Codec, Encoding, PageType
@@ -29,16 +30,16 @@ _SIZES = [0, 1, 59, 60, 61, 1_000, 65_535, 65_536, 65_537, 300_000]
 
 
 @pytest.fixture
-def library(monkeypatch: pytest.MonkeyPatch) -> codecs._Library:
-    fresh = codecs._Library()
-    monkeypatch.setattr(codecs, "_library", fresh)
+def library(monkeypatch: pytest.MonkeyPatch) -> codecs.CramjamLibrary:
+    fresh = codecs.CramjamLibrary()
+    monkeypatch.setattr(codecs, "cramjam_library", fresh)
     return fresh
 
 
-def _use(library: codecs._Library, *, fast: bool) -> None:
+def _use(library: codecs.CramjamLibrary, *, fast: bool) -> None:
     library.decompress, library.missing = None, not fast
     if fast:
-        codecs._load()
+        codecs.load_library()
         assert library.decompress is not None
 
 
@@ -52,7 +53,7 @@ def _bytes(kind: str, size: int, rng: random.Random) -> bytes:
     return (data * (size // max(1, len(data)) + 1))[:size]
 
 
-def _by_both(library: codecs._Library, body: bytes, size: int) -> list[bytes | None]:
+def _by_both(library: codecs.CramjamLibrary, body: bytes, size: int) -> list[bytes | None]:
     found = []
     for fast in (True, False):
         _use(library, fast=fast)
@@ -63,20 +64,20 @@ def _by_both(library: codecs._Library, body: bytes, size: int) -> list[bytes | N
 
 @pytest.mark.parametrize("kind", ["noise", "zeros", "words"])
 @pytest.mark.parametrize("size", _SIZES)
-def test_both_decompress_to_the_same_bytes(kind: str, size: int, library: codecs._Library) -> None:
+def test_both_decompress_to_the_same_bytes(kind: str, size: int, library: codecs.CramjamLibrary) -> None:
     data = _bytes(kind, size, random.Random(size))
     body = pa.Codec("snappy").compress(data, asbytes=True)
     assert _by_both(library, body, size) == [data, data]
 
 
 @pytest.mark.parametrize("due", [-1, 1, -100, 100])
-def test_another_size_than_the_page_s_is_refused_by_both(due: int, library: codecs._Library) -> None:
+def test_another_size_than_the_page_s_is_refused_by_both(due: int, library: codecs.CramjamLibrary) -> None:
     body = pa.Codec("snappy").compress(_bytes("words", 5_000, random.Random(1)), asbytes=True)
     assert _by_both(library, body, 5_000 + due) == [None, None]
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_of_damaged_bytes_both_make_the_same(seed: int, library: codecs._Library) -> None:
+def test_of_damaged_bytes_both_make_the_same(seed: int, library: codecs.CramjamLibrary) -> None:
     rng = random.Random(seed)
     refused = 0
     for _ in range(150):
@@ -100,7 +101,7 @@ def test_of_damaged_bytes_both_make_the_same(seed: int, library: codecs._Library
     assert 10 < refused < 150
 
 
-def test_what_is_written_into_has_the_size_that_is_due(library: codecs._Library) -> None:
+def test_what_is_written_into_has_the_size_that_is_due(library: codecs.CramjamLibrary) -> None:
     _use(library, fast=True)
     unpack = library.decompress
     assert unpack is not None
@@ -115,7 +116,7 @@ def test_what_is_written_into_has_the_size_that_is_due(library: codecs._Library)
     assert not unpack(body, held[10:1_011])
 
 
-def test_the_library_is_loaded_once_it_pays(library: codecs._Library) -> None:
+def test_the_library_is_loaded_once_it_pays(library: codecs.CramjamLibrary) -> None:
     assert codecs.fast_snappy(5 << 20) is None
     assert library.decompress is None
     assert codecs.fast_snappy((3 << 20) - 1) is None
@@ -125,7 +126,7 @@ def test_the_library_is_loaded_once_it_pays(library: codecs._Library) -> None:
 
 
 def test_without_the_library_pyarrow_decompresses(
-    library: codecs._Library, monkeypatch: pytest.MonkeyPatch
+    library: codecs.CramjamLibrary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "cramjam", None)
     assert codecs.fast_snappy(1 << 30) is None
@@ -157,7 +158,7 @@ def test_a_first_scan_of_few_bytes_does_not_load_it() -> None:
     assert (done.stdout, done.stderr) == ("False\n", "")
 
 
-CODECS = [codec for codec in _STORES]
+CODECS = [codec for codec in STORES]
 VALUES = {
     "texts": pa.array([f"name {i % 3000:05}" for i in range(9000)]),
     "numbers": pa.array([i % 40_000 * 3 for i in range(90_000)]),

@@ -22,7 +22,7 @@ import pytest
 import accel
 from accel.decode.arrow import projected_schema
 from accel.decode.chunks import ChunkPages
-from accel.decode.columns import cut_calls, decode_columns
+from accel.decode.columns import StoredRowGroup, cut_calls, decode_columns
 from accel.decode.units import Unit
 from accel.errors import MemoryLimitError, ParquetFormatError
 from accel.format.model import Codec, PageType
@@ -212,14 +212,10 @@ def test_no_rows_need_no_pages() -> None:
     leaves = range(len(meta.schema.leaves))
     schema = projected_schema(meta.schema, meta.key_value, leaves=leaves)
     found = decode_columns(
-        meta.schema,
-        meta.key_value,
-        chunks={},
+        StoredRowGroup("f", 0, meta.schema, meta.key_value),
+        {},
         rows=RowSelection.none(),
         arrow_schema=schema,
-        leaves=leaves,
-        path="f",
-        row_group=0,
     )
     assert [len(array) for array in found] == [0] * len(names)
     assert [array.type for array in found] == schema.types
@@ -268,14 +264,10 @@ def test_decimals_stored_as_byte_arrays() -> None:
     arrow_schema = projected_schema(schema, {}, leaves=[0])
     assert arrow_schema.types == [pa.decimal128(38, 4)]
     found = decode_columns(
-        schema,
-        {},
-        chunks={0: chosen_pages(data, meta, 0, 0, rows)},
+        StoredRowGroup("f", 0, schema, {}),
+        {0: chosen_pages(data, meta, 0, 0, rows)},
         rows=rows,
         arrow_schema=arrow_schema,
-        leaves=[0],
-        path="f",
-        row_group=0,
     )
     context = decimal.Context(prec=50)
     expected = [None if v is None else decimal.Decimal(v).scaleb(-4, context) for v in values]
@@ -311,14 +303,10 @@ def test_a_whole_chunk_followed_by_padding() -> None:
     padded = replace(chunk, buffers=(bytes(chunk.buffers[0]) + b"\xff" * 40,))
     schema = projected_schema(meta.schema, meta.key_value, leaves=[0])
     found = decode_columns(
-        meta.schema,
-        meta.key_value,
-        chunks={0: padded},
+        StoredRowGroup("f", 0, meta.schema, meta.key_value),
+        {0: padded},
         rows=RowSelection.of([(48, 50)]),
         arrow_schema=schema,
-        leaves=[0],
-        path="f",
-        row_group=0,
     )
     assert found[0].to_pylist() == [48, 49]
 
@@ -331,14 +319,10 @@ def test_rows_that_are_on_no_page_are_the_callers_mistake() -> None:
     assert np.array_equal(chunk.first_rows, [10])
     with pytest.raises(ValueError, match=r"rows RowSelection\(19\.\.21\) are not all on the pages"):
         decode_columns(
-            meta.schema,
-            meta.key_value,
-            chunks={0: chunk},
+            StoredRowGroup("f", 0, meta.schema, meta.key_value),
+            {0: chunk},
             rows=RowSelection.of([(19, 21)]),
             arrow_schema=schema,
-            leaves=[0],
-            path="f",
-            row_group=0,
         )
 
 
@@ -347,7 +331,7 @@ import sys
 import numpy as np
 from accel.decode.arrow import projected_schema
 from accel.decode.chunks import ChunkPages
-from accel.decode.columns import decode_columns
+from accel.decode.columns import StoredRowGroup, decode_columns
 from accel.format.footer import parse_footer
 from accel.planning.selection import RowSelection
 data = open(sys.argv[1], "rb").read()
@@ -364,7 +348,7 @@ chunks = {
 schema = projected_schema(meta.schema, meta.key_value, leaves=leaves)
 rows = RowSelection.of([(i, i + 1) for i in range(0, 100, 3)])
 arrays = decode_columns(
-    meta.schema, meta.key_value, chunks=chunks, rows=rows, arrow_schema=schema, leaves=leaves, path="f", row_group=0
+    StoredRowGroup("f", 0, meta.schema, meta.key_value), chunks, rows=rows, arrow_schema=schema
 )
 heavy = {"pandas", "aiohttp", "pyarrow.acero", "pyarrow.dataset", "pyarrow.fs", "pyarrow.parquet"}
 print([len(a) for a in arrays], sorted(heavy & set(sys.modules)))
@@ -475,9 +459,8 @@ def test_empty_pages_are_left_out(name: str, whole: bool) -> None:
         leaves = range(len(meta.schema.leaves))
         rows = random_rows(rng, _ROWS_OF_EMPTIES)
         found = decode_columns(
-            meta.schema,
-            meta.key_value,
-            chunks={
+            StoredRowGroup("f", 0, meta.schema, meta.key_value),
+            {
                 leaf: _with_empty_pages(
                     whole_chunk(data, meta, 0, leaf) if whole else chosen_pages(data, meta, 0, leaf, rows),
                     rng,
@@ -486,9 +469,6 @@ def test_empty_pages_are_left_out(name: str, whole: bool) -> None:
             },
             rows=rows,
             arrow_schema=projected_schema(meta.schema, meta.key_value, leaves=leaves),
-            leaves=leaves,
-            path="f",
-            row_group=0,
         )
         assert_same(pa.Table.from_arrays(found, names=["c"]), truth(data, rows))
 
@@ -499,14 +479,10 @@ def test_of_empty_pages_alone_no_row_comes() -> None:
     chunk = replace(whole_chunk(data, meta, 0, 0), buffers=(_empty_page(0) * 2,))
     with pytest.raises(ParquetFormatError, match="the pages hold 0 values for 1 rows"):
         decode_columns(
-            meta.schema,
-            meta.key_value,
-            chunks={0: chunk},
+            StoredRowGroup("f", 0, meta.schema, meta.key_value),
+            {0: chunk},
             rows=RowSelection.all(1),
             arrow_schema=projected_schema(meta.schema, meta.key_value, leaves=[0]),
-            leaves=[0],
-            path="f",
-            row_group=0,
         )
 
 
@@ -514,7 +490,8 @@ def test_of_empty_pages_alone_no_row_comes() -> None:
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("index", [True, False], ids=["page index", "none"])
 def test_a_page_that_pyarrow_begins_too_soon(codec: str, version: str, index: bool) -> None:
-    """A small limit has it end a page in the middle of a first row, of which that page is then to have none."""
+    """A small limit has it end a page in the middle of a first row, of which that page is then to have
+    none."""
     sink = io.BytesIO()
     table = pa.table({"c": pa.array([[1, 0]], pa.list_(pa.int32())), "n": [7]})
     pq.write_table(

@@ -1,4 +1,5 @@
-"""Values that are read as dictionary indices and looked up: the same texts, the same limits, no index out of bounds."""
+"""Values that are read as dictionary indices and looked up: the same texts, the same limits, no index out of
+bounds."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ import pytest
 from accel import kernels
 from accel.decode import dictionary_arrays, dictionary_decode, units
 from accel.decode.arrow import projected_schema
-from accel.decode.columns import decode_columns
+from accel.decode.columns import StoredRowGroup, decode_columns
 from accel.decode.dictionary_arrays import Values, is_indexed, look_up, take_texts
 from accel.decode.dictionary_decode import stays_indexed
 from accel.decode.verify import PageFacts, verify_chunk
@@ -65,14 +66,10 @@ def _values(rng: random.Random, rows: int, different: int, nulls: float) -> list
 def _indexed(data: bytes, rows: RowSelection) -> pa.Array | pa.ChunkedArray:
     meta = open_metadata(data)
     return decode_columns(
-        meta.schema,
-        meta.key_value,
-        chunks={0: chosen_pages(data, meta, 0, 0, rows)},
+        StoredRowGroup("file.parquet", 0, meta.schema, meta.key_value),
+        {0: chosen_pages(data, meta, 0, 0, rows)},
         rows=rows,
         arrow_schema=projected_schema(meta.schema, meta.key_value, leaves=[0]),
-        leaves=[0],
-        path="file.parquet",
-        row_group=0,
         values=Values.INDEXED,
     )[0]
 
@@ -137,7 +134,8 @@ def test_which_texts_stay_indices(rows: int, options: dict[str, Any], stays: boo
 def test_few_values_of_a_small_dictionary_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     data = _write(pa.array(_values(random.Random(1), 400, 100, 0.1)))
     element, facts = open_metadata(data).schema.elements[1], _facts(data, RowSelection.all(400))
-    large = replace(facts.dictionary, uncompressed=1 << 20)
+    assert facts.dictionary is not None
+    large = replace(facts.dictionary, header=facts.dictionary.header._replace(uncompressed_size=1 << 20))
     for few, named, stays in (
         (400, facts.dictionary, False),
         (399, facts.dictionary, True),
@@ -169,7 +167,7 @@ _ONCE = {
 def test_texts_that_are_named_once(
     texts: list[str | None], kind: pa.DataType, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dictionary_decode, "_FEW_ENTRIES", 100)
+    monkeypatch.setattr(dictionary_decode, "FEW_ENTRIES", 100)
     array = pa.array(texts, pa.string())
     data = _write(array.cast(kind), max_rows_per_page=2000)
     for rows in (RowSelection.all(6000), RowSelection.of([(5, 700), (3000, 5999)])):
@@ -287,14 +285,10 @@ def test_a_page_that_names_no_entry_is_refused(stored: pa.DataType) -> None:
     chunk = replace(chunk, buffers=(broken[:-1] + b"\x03",))
     with pytest.raises(ParquetFormatError):
         decode_columns(
-            meta.schema,
-            meta.key_value,
-            chunks={0: chunk},
+            StoredRowGroup("file.parquet", 0, meta.schema, meta.key_value),
+            {0: chunk},
             rows=RowSelection.all(64),
             arrow_schema=projected_schema(meta.schema, meta.key_value, leaves=[0]),
-            leaves=[0],
-            path="file.parquet",
-            row_group=0,
         )
 
 
@@ -341,7 +335,7 @@ def _random(rng: random.Random) -> tuple[pa.Array, pa.Array]:
 @pytest.mark.parametrize("seed", range(300))
 def test_as_arrow_takes_them(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
-    monkeypatch.setattr(dictionary_arrays, "_LEAST_VALUES", 1)
+    monkeypatch.setattr(dictionary_arrays, "LEAST_VALUES", 1)
     dictionary, indices = _random(rng)
     found = take_texts(dictionary, indices)
     found.validate(full=True)

@@ -12,7 +12,7 @@ import pytest
 
 from accel.decode import columns, dictionary_decode, direct_decoders
 from accel.decode.dictionary_decode import PickedPages
-from accel.errors import ParquetFormatError
+from accel.errors import MemoryLimitError, ParquetFormatError
 from accel.format.thrift import encode_varint
 from accel.planning.selection import RowSelection
 from tests.unit.decode.selected import assert_same, decode, truth
@@ -30,8 +30,8 @@ def _repeated(value: int, times: int, width: int) -> bytes:
 
 def _pick(data: bytes, count: int, wanted: list[int], *, entries: int = 1 << 32) -> list[int] | None:
     pages = PickedPages(entries)
-    found = pages.indices() if pages.add(data, count) else None
-    return None if found is None else found[wanted].tolist()
+    found = pages.indices(np.array(wanted, np.int64)) if pages.add(data, count) else None
+    return None if found is None else found.tolist()
 
 
 @pytest.mark.parametrize("width", range(33))
@@ -117,7 +117,7 @@ def test_packed_runs_of_one_length_in_a_row(groups: int, width: int, runs: int) 
 def test_too_many_runs_are_left_to_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"\x01" + _repeated(1, 1, 1) * 10
     assert _pick(data, 10, [0, 9]) == [1, 1]
-    monkeypatch.setattr(dictionary_decode, "_MOST_RUNS", 9)
+    monkeypatch.setattr(dictionary_decode, "MOST_RUNS", 9)
     assert _pick(data, 10, [0, 9]) is None
 
 
@@ -142,8 +142,8 @@ def test_pages_are_read_together_as_one_by_one(seed: int) -> None:
         expected += _pick(data, count, some) or []
         wanted += [first + place for place in some]
         first += count
-    found = pages.indices()
-    assert found is not None and found[wanted].tolist() == expected
+    found = pages.indices(np.array(wanted, np.int64))
+    assert found is not None and found.tolist() == expected
 
 
 def test_each_page_must_hold_its_values() -> None:
@@ -187,6 +187,42 @@ def test_few_rows_need_no_reader(
     assert_same(decode(data, few), expected)
 
 
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array(range(1000)),
+        pa.array([f"{row:05}" for row in range(1000)]),
+        pa.array(range(1000)).cast(pa.decimal128(19, 0)).cast(pa.decimal128(30, 0)),
+    ],
+    ids=["numbers", "texts of one length", "decimals"],
+)
+@pytest.mark.parametrize("options", _PAGES.values(), ids=_PAGES)
+def test_a_full_dictionary_and_the_plain_pages_behind_it_need_no_reader(
+    array: pa.Array, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = _write(array, **options, dictionary_pagesize_limit=1500)
+    meta = pq.read_metadata(pa.BufferReader(data)).row_group(0).column(0)
+    assert {"PLAIN", "RLE_DICTIONARY"} <= set(meta.encodings)
+    some = [
+        RowSelection.of([(3, 4), (250, 252), (999, 1000)]),
+        RowSelection.of([(5, 6), (7, 9)]),
+        RowSelection.of([(700, 702), (990, 1000)]),
+        RowSelection.of([(0, 1000)]),
+    ]
+    expected = [truth(data, rows) for rows in some]
+    decode(data, some[0])  # schemas are settled by pyarrow, once
+    monkeypatch.setattr(columns, "open_reader", None)
+    for rows, rows_expected in zip(some, expected, strict=True):
+        assert_same(decode(data, rows), rows_expected)
+
+
+def test_pages_behind_a_full_dictionary_that_have_nulls_are_decoded_by_pyarrow() -> None:
+    array = pa.array([None if row == 990 else row for row in range(1000)])
+    data = _write(array, dictionary_pagesize_limit=1500)
+    for rows in (RowSelection.of([(3, 4), (989, 992)]), RowSelection.all(1000)):
+        assert_same(decode(data, rows), truth(data, rows))
+
+
 def test_many_pages_of_many_runs_are_decoded_by_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """To look through their runs one by one takes longer; of one page it never does."""
     array = pa.array([row // 9 % 50 for row in range(1000)])  # a run of each value
@@ -201,7 +237,7 @@ def test_many_pages_of_many_runs_are_decoded_by_pyarrow(monkeypatch: pytest.Monk
         lambda *a, **k: (array := read_picks(*a, **k), found.append(array is not None))[0],
     )
     for most, picked in ((1000, True), (100, False)):
-        monkeypatch.setattr(dictionary_decode, "_MOST_LOOKED_AT", most)
+        monkeypatch.setattr(dictionary_decode, "MOST_LOOKED_AT", most)
         assert_same(decode(data, few), expected[0])
         assert_same(decode(data, one), expected[1])
         assert found == [picked, True]
@@ -211,10 +247,11 @@ def test_many_pages_of_many_runs_are_decoded_by_pyarrow(monkeypatch: pytest.Monk
     monkeypatch.setattr(PickedPages, "add", lambda self, data, *a: looked.append(data) or add(self, data, *a))
     assert_same(decode(data, few), expected[0])
     assert len(looked) == 1  # the other nine are taken to be as the first
-    # Nothing is saved any more once the last page has been looked through, which has more runs than the first.
+    # Nothing is saved any more once the last page has been looked through, which has more runs than the
+    # first.
     data = _write(pa.concat_arrays([pa.repeat(0, 100).cast(array.type), array]))
     two = RowSelection.of([(5, 6), (105, 106)])
-    monkeypatch.setattr(dictionary_decode, "_MOST_LOOKED_AT", 4)
+    monkeypatch.setattr(dictionary_decode, "MOST_LOOKED_AT", 4)
     found.clear()
     assert_same(decode(data, two), truth(data, two))
     assert found == [True]
@@ -234,7 +271,7 @@ def test_most_rows_of_several_columns_are_decoded_by_pyarrow(monkeypatch: pytest
     assert_same(decode(data, more), expected[1])
     assert picked  # one column alone
     picked.clear()
-    monkeypatch.setattr(direct_decoders, "_SEVERAL", 1)
+    monkeypatch.setattr(direct_decoders, "SEVERAL", 1)
     assert_same(decode(data, more), expected[1])
     assert not picked
     assert_same(decode(data, half), expected[0])
@@ -261,7 +298,7 @@ def test_one_row_in_many_is_picked_however_many_there_are(
     rare, few = RowSelection.of([(2, 4), (500, 501)]), RowSelection.of([(2, 900)])
     expected = truth(data, rare), truth(data, few)
     monkeypatch.setattr(direct_decoders, "MOST_PICKED", 10)
-    monkeypatch.setattr(direct_decoders, "_RARE", 10)
+    monkeypatch.setattr(direct_decoders, "RARE", 10)
     assert_same(decode(data, few), expected[1])
     picked = []
     read_picks = direct_decoders.read_picks
@@ -272,6 +309,54 @@ def test_one_row_in_many_is_picked_however_many_there_are(
     assert not picked
     assert_same(decode(data, rare), expected[0])
     assert picked
+
+
+@pytest.mark.parametrize("data_page_version", ["1.0", "2.0"])
+@pytest.mark.parametrize(
+    "array",
+    [pa.array(range(1000)), pa.array([f"{row:05}" for row in range(1000)])],
+    ids=["numbers", "texts of one length"],
+)
+def test_up_to_half_of_the_rows_are_picked_where_plain_pages_follow(
+    array: pa.Array, data_page_version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = _write(array, data_page_version=data_page_version, dictionary_pagesize_limit=1500)
+    half = RowSelection.of([(row, row + 1) for row in range(0, 1000, 2)])
+    more = RowSelection.of([*half, (999, 1000)])
+    expected = truth(data, half), truth(data, more)
+    monkeypatch.setattr(direct_decoders, "MOST_PICKED", 999)
+    decode(data, half)  # schemas are settled by pyarrow, once
+    read: list[int] = []
+    open_reader = columns.open_reader
+    monkeypatch.setattr(columns, "open_reader", lambda *a, **k: read.append(1) or open_reader(*a, **k))
+    assert_same(decode(data, half), expected[0])
+    assert not read
+    assert_same(decode(data, more), expected[1])
+    assert read
+
+
+@pytest.mark.parametrize("lengths", [[4000], [4000, 1]], ids=["of one length", "of two"])
+def test_texts_are_picked_if_they_fit_the_memory_limit(
+    lengths: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what the rows hold, not by what the size of the dictionary allows."""
+    texts = [letter * lengths[at % len(lengths)] for at, letter in enumerate("abcdefgh")]
+    rows = 100
+    data = _write(pa.array([texts[row % 8] for row in range(rows)]), max_rows_per_page=rows)
+    found: list[bool] = []
+    read_picks = direct_decoders.read_picks
+    monkeypatch.setattr(
+        direct_decoders,
+        "read_picks",
+        lambda *a, **k: (array := read_picks(*a, **k), found.append(array is not None))[0],
+    )
+    some = RowSelection.of([(row, row + 1) for row in range(0, rows, 8)])
+    size = some.count * 4000
+    assert_same(decode(data, some, memory_limit=size), truth(data, some))
+    assert found == [True]
+    with pytest.raises(MemoryLimitError):
+        decode(data, some, memory_limit=size - 1)
+    assert found == [True, False]
 
 
 def test_damage_is_told() -> None:
@@ -302,13 +387,15 @@ def test_an_index_beyond_the_dictionary_is_refused() -> None:
     ],
 )
 def test_pages_that_are_not_as_writers_make_them_are_left_to_pyarrow(data: bytes, count: int) -> None:
-    """A dictionary of five. What pyarrow refuses of a page was not looked at where one row of it was picked."""
+    """A dictionary of five. What pyarrow refuses of a page was not looked at where one row of it was
+    picked."""
     assert _pick(data, count, [0], entries=5) is None
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_damage_to_a_page_gives_just_what_its_runs_say(seed: int) -> None:
-    """Any flip in runs of either kind: the indices are those that a plain loop over the runs gives, or none."""
+    """Any flip in runs of either kind: the indices are those that a plain loop over the runs gives, or
+    none."""
     rng = random.Random(seed)
     read = 0
     for _ in range(60):
@@ -349,3 +436,11 @@ def _plain_loop(data: bytes, count: int) -> list[int]:
         else:
             values += [number] * (head >> 1)
     return values[:count]
+
+
+def test_what_fills_up_the_last_group_of_a_page_is_no_index() -> None:
+    """A dictionary of five: writers put zeros there, and others may put anything."""
+    data = b"\x03" + _packed([1, 2, 3, 4, 0, 1] * 4, 3) + _packed([4, 3, 7, 7, 7, 7, 7, 7], 3)
+    assert _pick(data, 26, [24, 25], entries=5) == [4, 3]
+    assert _pick(data, 26, list(range(26)), entries=5) == [1, 2, 3, 4, 0, 1] * 4 + [4, 3]
+    assert _pick(data, 27, [24, 25], entries=5) is None

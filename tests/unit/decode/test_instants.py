@@ -1,4 +1,5 @@
-"""INT96 timestamps beyond the years of nanoseconds: refused with their place, or read as microseconds; never another instant."""
+"""INT96 timestamps beyond the years of nanoseconds: refused with their place, or read as microseconds; never
+another instant."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import datetime as dt
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -60,11 +62,62 @@ def test_what_nanoseconds_cannot_tell_is_refused(value: dt.datetime, shown: str,
             ask(store, **keywords)
         assert str(caught.value) == (
             f"f.parquet, row group 0, column ts: {shown}, stored as INT96, does not fit in timestamp[ns] (read "
-            'INT96 as microseconds with Options(int96_unit="us"), or leave the column out with columns=)'
+            'INT96 as microseconds with `Options(int96_unit="us")`, or leave the column out with `columns=`)'
         )
     # Neither other rows nor other columns mind.
     assert ask(store, selection={"f.parquet": {0: [(0, 2)]}})["ts"] == [NOW, None]
     assert ask(store, columns=["i"]) == {"i": [0, 1, 2]}
+
+
+BEYOND = [
+    ("ts = '9999-12-31 23:59:59.999999'", []),
+    ("ts > '2300-01-01'", []),
+    ("ts < '1600-01-01'", []),
+    ("ts IN ('9999-12-31 23:59:59.999999', '2300-01-01')", []),
+    ("ts BETWEEN '9999-01-01' AND '9999-12-31'", []),
+    ("ts < '9999-01-01'", [0, 2]),
+    ("NOT ts > '2300-01-01'", [0, 2]),
+    ("ts NOT IN ('9999-01-01')", [0, 2]),
+    ("ts > '9999-01-01' OR i = 1", [1]),
+]
+
+
+@pytest.mark.parametrize("dictionary", [True, False], ids=["dictionary", "plain"])
+@pytest.mark.parametrize(("where", "rows"), BEYOND)
+def test_a_moment_that_nanoseconds_do_not_reach_is_sought(
+    where: str, rows: list[int], dictionary: bool
+) -> None:
+    """That none has it is known of values that nanoseconds tell, and of these only."""
+    store = store_of([NOW, None, NOW], use_dictionary=dictionary)
+    assert ask(store, where, columns=["i"]) == {"i": rows}
+    assert accel.scan("f.parquet", where, store=store, cache=None).count_rows() == len(rows)
+    store = store_of([NOW, None, LAST], use_dictionary=dictionary)
+    scan = accel.scan("f.parquet", where, columns=["i"], store=store, cache=None)
+    for run in (scan.to_table, scan.count_rows, lambda: accel.distinct("f.parquet", "i", where, store=store)):
+        with pytest.raises(accel.SchemaMismatchError, match="stored as INT96, does not fit"):
+            run()
+    micros = ask(store, where, columns=["i"], options=MICROS)["i"]
+    times = {0: NOW, 2: LAST}
+    with duckdb.connect() as connection:
+        values = "(VALUES " + ", ".join(f"({at}, {_sql(times.get(at))})" for at in range(3)) + ") t(i, ts)"
+        found = connection.sql(f"SELECT i FROM {values} WHERE {where} ORDER BY i").fetchall()
+    assert micros == [at for (at,) in found]
+
+
+def _sql(moment: dt.datetime | None) -> str:
+    return "NULL" if moment is None else f"TIMESTAMP '{moment}'"
+
+
+def test_a_moment_that_nanoseconds_do_not_reach_is_ruled_out_by_bounds() -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"ts": pa.array([0, 1], pa.timestamp("ns"))}), sink, version="2.6")
+    store = DictStore({"f.parquet": sink.getvalue().to_pybytes()})
+    for where in ("ts = '9999-12-31'", "ts > '2300-01-01'", "ts < '1600-01-01'", "ts IN ('9999-12-31')"):
+        assert not accel.plan("f.parquet", where, store=store, cache=None).tasks
+    assert all(
+        task.is_certain
+        for task in accel.plan("f.parquet", "ts < '9999-12-31'", store=store, cache=None).tasks
+    )
 
 
 @NESTED
@@ -166,14 +219,15 @@ def stored_with(time: int) -> DictStore:
 
 
 def test_a_time_of_day_before_midnight() -> None:
-    """Malformed, but plain enough: pyarrow takes it for a number without a sign, and only nanoseconds wrap back."""
+    """Malformed, but plain enough: pyarrow takes it for a number without a sign, and only nanoseconds wrap
+    back."""
     store = stored_with(-3600 * 10**9)
     assert ask(store)["ts"] == [NOW - dt.timedelta(hours=1)]
     with pytest.raises(accel.SchemaMismatchError) as caught:
         ask(store, options=MICROS)
     assert str(caught.value) == (
         "f.parquet, row group 0, column ts: 2020-04-30T23:00:00.000, stored as INT96 with -3600000000000 nanoseconds of "
-        'the day, would be read as another timestamp[us] (read INT96 as nanoseconds with Options(int96_unit="ns"))'
+        'the day, would be read as another timestamp[us] (read INT96 as nanoseconds with `Options(int96_unit="ns")`)'
     )
 
 

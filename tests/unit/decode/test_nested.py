@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from accel.decode.arrow import projected_schema
-from accel.decode.columns import decode_columns
+from accel.decode.columns import StoredRowGroup, decode_columns
 from accel.decode.nested import count_levels, list_sizes, merge_leaves
 from accel.errors import MemoryLimitError, ParquetFormatError
 from accel.planning.selection import RowSelection
@@ -138,19 +138,16 @@ def _write(array: pa.Array, rows_a_page: int) -> bytes:
 
 
 def _decode(data: bytes, other: bytes, rows: RowSelection) -> pa.Array:
-    """The first leaf of one file, the second one of another of the same schema and number of values a page."""
+    """The first leaf of one file, the second one of another of the same schema and number of values a
+    page."""
     meta = open_metadata(data)
     theirs = open_metadata(other)
     chunks = {0: chosen_pages(data, meta, 0, 0, rows), 1: chosen_pages(other, theirs, 0, 1, rows)}
     (found,) = decode_columns(
-        meta.schema,
-        meta.key_value,
-        chunks={leaf: replace(chunk, num_values=1_000) for leaf, chunk in chunks.items()},
+        StoredRowGroup("f", 0, meta.schema, meta.key_value),
+        {leaf: replace(chunk, num_values=1_000) for leaf, chunk in chunks.items()},
         rows=rows,
         arrow_schema=projected_schema(meta.schema, meta.key_value, leaves=[0, 1]),
-        leaves=[0, 1],
-        path="f",
-        row_group=0,
     )
     return found
 
@@ -238,7 +235,7 @@ def test_one_long_row_is_refused_before_it_is_made(
         decode(data, RowSelection.all(1), memory_limit=4 * MIB, whole=whole)
     assert str(caught.value) == (
         "file.parquet, row group 0, column c.list.element: the column decodes to more than 4194304 bytes "
-        "(raise options.memory_limit)"
+        "(raise `options.memory_limit`)"
     )
     assert counting.max_memory() < 4 * MIB
 

@@ -126,9 +126,9 @@ def test_memory_is_released_when_much_is_kept(
         return None if looks[-1] is None else looks[-1] * MIB
 
     monkeypatch.setattr(pool_module, "pool", Pool)
-    monkeypatch.setattr(pool_module, "_decoded", threading.local())
-    monkeypatch.setattr(pool_module, "_slack", pool_module._Slack())
-    monkeypatch.setattr(pool_module, "_beside_arrow", look)
+    monkeypatch.setattr(pool_module, "decoded", threading.local())
+    monkeypatch.setattr(pool_module, "slack", pool_module.Slack())
+    monkeypatch.setattr(pool_module, "beside_arrow", look)
     with pytest.raises(StopIteration):
         while True:
             pool_module.release_now_and_then(128 * MIB)
@@ -144,13 +144,13 @@ def test_looks_each_time_that_much_was_decoded(monkeypatch: pytest.MonkeyPatch) 
             looks.append(1)
             return False
 
-    monkeypatch.setattr(pool_module, "_decoded", threading.local())
-    monkeypatch.setattr(pool_module, "_slack", Slack())
+    monkeypatch.setattr(pool_module, "decoded", threading.local())
+    monkeypatch.setattr(pool_module, "slack", Slack())
     for nbytes in (120, 7, 1, 127, 1):
         pool_module.release_now_and_then(nbytes * MIB)
     assert len(looks) == 2
 
 
 def test_what_the_process_holds_beside_arrow() -> None:
-    found = pool_module._beside_arrow()
+    found = pool_module.beside_arrow()
     assert found is None or 1 * MIB < found < 1 << 40

@@ -22,9 +22,9 @@ _TEXTS = pa.table({"t": [None if i % 9 == 4 else f"{i % 50}" * 40 for i in range
 
 @pytest.fixture(autouse=True)
 def _loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codecs, "_library", codecs._Library())
-    monkeypatch.setattr(rewritten_pages, "_LEAST_PAGE", 0)
-    codecs._load()
+    monkeypatch.setattr(codecs, "cramjam_library", codecs.CramjamLibrary())
+    monkeypatch.setattr(rewritten_pages, "LEAST_PAGE", 0)
+    codecs.load_library()
 
 
 def _chunk(table: pa.Table, **options: Any) -> tuple[Any, PageFacts]:
@@ -99,7 +99,7 @@ def test_other_codecs_are_left(codec: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("_LEAST_PAGE", 1 << 20), ("_MOST_BYTES", 1000)], ids=["small pages", "much"]
+    ("name", "value"), [("LEAST_PAGE", 1 << 20), ("_MOST_BYTES", 1000)], ids=["small pages", "much"]
 )
 def test_what_does_not_pay_or_is_too_much_is_left(
     name: str, value: int, monkeypatch: pytest.MonkeyPatch

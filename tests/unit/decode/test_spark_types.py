@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import nullcontext
+from decimal import Decimal
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
-from accel.decode.spark_types import spark_arrow_schema, spark_conversion, to_spark_batch
-from accel.errors import SchemaMismatchError
+from accel.decode.spark_types import (
+    Decimals,
+    spark_arrow_schema,
+    spark_conversion,
+    taken_schema,
+    to_spark_batch,
+)
+from accel.errors import AccelError, SchemaMismatchError
 from accel.spark.schema import spark_ddl
 from tests.spark.cases import CONVERTED, PARIS, REFUSED, TAKEN, UTC, TypeCase
 
@@ -148,3 +157,78 @@ print([name for name in heavy if name in sys.modules])
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("version", "context", "refused"),
+    [
+        ("4.0.1", True, True),
+        ("3.5.6", True, True),
+        ("4.1.0", True, False),
+        ("10.0.0.dev1", True, False),
+        ("4.0.1", None, False),
+    ],
+)
+def test_rows_without_columns_in_a_task(
+    monkeypatch: pytest.MonkeyPatch, version: str, context: object, refused: bool
+) -> None:
+    """Spark before 4.1 would count none of them."""
+    task = SimpleNamespace(get=lambda: context)
+    monkeypatch.setitem(sys.modules, "pyspark", SimpleNamespace(__version__=version, TaskContext=task))  # type: ignore[arg-type]
+    with pytest.raises(AccelError, match="loses rows without columns") if refused else nullcontext():
+        assert spark_conversion(pa.schema([])) is None
+    spark_conversion(pa.schema([("a", pa.int64())]))
+
+
+KINDS_OF_LONG = [
+    pa.decimal128(18, 2), pa.decimal128(9, 0), pa.decimal128(5, -2), pa.decimal32(5, 1), pa.decimal64(15, 2),
+    pa.decimal256(18, 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_LONG, ids=str)
+@pytest.mark.parametrize("cut", [(0, None), (1, None), (2, 2), (1, 1), (6, 0)], ids=str)
+def test_short_decimals_become_whole_numbers(kind: pa.DataType, cut: tuple[int, int | None]) -> None:
+    values = [Decimal(100), None, Decimal(-700), Decimal(0), None, Decimal(300)]
+    array = pa.array(values, kind).slice(*cut)
+    convert = spark_conversion(_batch(array).schema, Decimals.UNSCALED)
+    assert convert is not None
+    found = convert(_batch(array))
+    found.validate(full=True)
+    assert found.schema == pa.schema([("c", pa.int64())])
+    scale = max(kind.scale, 0)
+    assert found.column(0).to_pylist() == [
+        None if value is None else int(value.scaleb(scale)) for value in array.to_pylist()
+    ]
+
+
+def test_the_largest_whole_numbers_stay_and_larger_ones_are_refused() -> None:
+    values = [Decimal(-999999999999999999), Decimal(999999999999999999), None]
+    schema = pa.schema([("c", pa.decimal128(18, 0))])
+    convert = spark_conversion(schema, Decimals.UNSCALED)
+    assert convert is not None
+    found = convert(pa.RecordBatch.from_arrays([pa.array(values, pa.decimal128(18, 0))], schema=schema))
+    assert found.column(0).to_pylist() == [-(10**18) + 1, 10**18 - 1, None]
+    # What a damaged file may hold: more than its type has digits for.
+    wide = pa.array([1, 10**30, None], pa.decimal128(38, 0))
+    damaged = pa.Array.from_buffers(pa.decimal128(18, 0), 3, wide.buffers())
+    with pytest.raises(SchemaMismatchError, match="more than 18 digits"):
+        convert(pa.RecordBatch.from_arrays([damaged], schema=schema))
+
+
+def test_other_columns_are_taken_as_before() -> None:
+    schema = pa.schema(
+        [
+            ("wide", pa.decimal128(19, 2)),
+            ("in_list", pa.list_(pa.decimal128(5, 1))),
+            ("small", pa.uint8()),
+            ("short", pa.decimal128(5, 1)),
+        ]
+    )
+    assert taken_schema(schema, Decimals.UNSCALED).types == [
+        pa.decimal128(19, 2),
+        pa.list_(pa.decimal128(5, 1)),
+        pa.int16(),
+        pa.int64(),
+    ]
+    assert taken_schema(schema) == spark_arrow_schema(schema)

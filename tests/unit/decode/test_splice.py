@@ -47,8 +47,8 @@ def test_the_pages_lie_between_the_magics_and_the_footer_says_where() -> None:
     assert group[3][1] == 301
     unread, read = (chunk[3][1] for chunk in group[1][1].items)
     # type, codec, num_values, uncompressed, compressed, data_page_offset
-    assert [read[i][1] for i in (1, 4, 5, 6, 7, 9)] == [6, 6, 300, 77, 8, 4]
-    assert [unread[i][1] for i in (1, 4, 5, 6, 7, 9)] == [2, 0, 0, 0, 0, 4]
+    assert [read[i][1] for i in (1, 4, 5, 6, 7, 9)] == [6, 6, 301, 77, 8, 4]
+    assert [unread[i][1] for i in (1, 4, 5, 6, 7, 9)] == [2, 0, 301, 0, 0, 4]
     assert sorted(read) == [1, 2, 3, 4, 5, 6, 7, 9]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -16,14 +17,22 @@ import accel
 from accel.decode import stack
 from accel.decode.chunks import ChunkPages
 from accel.decode.piece import decode_piece
-from accel.decode.stack import Layer, StackedPages, StackKind, Unusual, decode_stack, stack_kind, verify_stack
+from accel.decode.stack import (
+    Layer,
+    NotStackable,
+    StackedPages,
+    StackKind,
+    decode_stack,
+    stack_kind,
+    verify_stack,
+)
 from accel.decode.verify import verify_chunk
 from accel.errors import ParquetFormatError
 from accel.format.model import Codec, Encoding, PageType
 from accel.format.page_header import walk_pages
 from accel.format.thrift import I32, STRUCT, write_struct
 from accel.planning.pages import LeafReads
-from accel.testing import DictStore
+from accel.testing import DictStore, Layout, write_file
 from tests.unit.decode.selected import open_metadata
 
 GROUPS, ROWS = 12, 40
@@ -105,6 +114,18 @@ def test_together_as_one_by_one(where: str | None, columns: list[str], version: 
         assert pa.Table.from_batches(batches, found.schema).equals(pa.Table.from_batches(alone, found.schema))
 
 
+def test_more_chunks_than_are_walked_at_once(met: Met) -> None:
+    """Columns of several types, some of which have dictionary pages, statistics or levels."""
+    wide = pa.table(
+        {f"{name} {copy}": column for copy in range(12) for name, column in zip(FLAT, table().select(FLAT))}
+    )
+    sink = io.BytesIO()
+    pq.write_table(wide, sink, row_group_size=10, use_dictionary=["text 1", "number 3"], data_page_size=64)
+    assert ask(sink.getvalue()).equals(wide)
+    assert max(len(layers) for layers in met.stacks) * wide.num_columns > 2048
+    assert None not in met.found
+
+
 def pq_filter(where: str) -> pa.Array:
     """By Python, row by row."""
     conditions: dict[str, Any] = {
@@ -145,7 +166,7 @@ def test_batches_have_at_most_so_many_rows(met: Met) -> None:
 def test_what_they_have_in_common(met: Met) -> None:
     ask(written(), "key >= 85 AND key < 370", columns=["key", "text"])
     kinds = [{stack_kind(one.task, one.piece) for one in layers} for layers in met.stacks]
-    # What the two at the ends have is in doubt, and these are not neighbours.
+    # What the two at the ends have is undecided, and these are not neighbours.
     assert kinds == [{StackKind((0, 2), (True, True), False)}]
     assert [one.task.row_group for one in met.stacks[0]] == [3, 4, 5, 6, 7, 8]
 
@@ -176,7 +197,8 @@ def test_some_pages_of_a_row_group_are_read_by_themselves(stop: int, together: l
     sink = io.BytesIO()
     pq.write_table(wide(), sink, row_group_size=ROWS, max_rows_per_page=10, write_page_index=True)
     assert ask(sink.getvalue(), f"wide <> '' AND key < {stop}").equals(wide().slice(0, stop))
-    # Of the last row group the last pages have no such key, unless one is 199. The three before it are too few.
+    # Of the last row group the last pages have no such key, unless one is 199. The three before it are too
+    # few.
     assert [len(layers) for layers in met.stacks] == together
 
 
@@ -191,11 +213,120 @@ def test_so_are_instants_and_large_row_groups(met: Met) -> None:
     sink = io.BytesIO()
     pq.write_table(moments, sink, row_group_size=40, use_deprecated_int96_timestamps=True)
     assert ask(sink.getvalue())["at"].cast(pa.timestamp("us")).equals(moments["at"])
-    many = pa.table({"n": pa.array(range(5 * stack._MOST_ROWS + 5), pa.int64())})
+    many = pa.table({"n": pa.array(range(5 * stack.MOST_PAGE_ROWS + 5), pa.int64())})
     sink = io.BytesIO()
-    pq.write_table(many, sink, row_group_size=stack._MOST_ROWS + 1)
+    pq.write_table(many, sink, row_group_size=stack.MOST_PAGE_ROWS + 1)
     assert ask(sink.getvalue()).equals(many)
     assert met.stacks == []
+
+
+@pytest.mark.parametrize("pages", [1, 2])
+def test_larger_row_groups_are_if_each_chunk_is_one_page(met: Met, pages: int) -> None:
+    rows = stack.MOST_ROWS + 2
+    numbers = np.arange(5 * rows)
+    many = pa.table({"n": pa.array(numbers), "m": pa.array(numbers % 3)})
+    data = write_file(many, Layout(group_rows=rows, page_rows=rows // pages))
+    assert ask(data).equals(many)
+    assert ask(data, "m = 1").equals(many.filter(pa.array(numbers % 3 == 1)))
+    # Without a filter chunks are read whole, however many pages they have.
+    assert [len(layers) for layers in met.stacks] == ([5, 5] if pages == 1 else [5])
+
+
+KINDS = {
+    "number": pa.field("number", pa.int64()),
+    "required": pa.field("required", pa.int64(), nullable=False),
+    "small": pa.field("small", pa.int16()),
+    "real": pa.field("real", pa.float64(), nullable=False),
+    "text": pa.field("text", pa.string()),
+    "name": pa.field("name", pa.string(), nullable=False),
+    "flag": pa.field("flag", pa.bool_()),
+    "bytes": pa.field("bytes", pa.binary(3)),
+    "longer": pa.field("longer", pa.binary(5), nullable=False),
+    "amount": pa.field("amount", pa.decimal128(30, 2)),
+    "day": pa.field("day", pa.date32()),
+}
+
+
+def many_columns(rows: int, *, more: tuple[pa.Field, ...] = ()) -> pa.Table:
+    """Three columns of each kind, in no order, with nulls where there may be some."""
+    rng = random.Random(rows)
+    fields = [kind.with_name(f"{name} {at}") for name, kind in KINDS.items() for at in range(3)]
+    rng.shuffle(fields)
+    arrays = []
+    for field in fields:
+        numbers = pa.array([rng.randrange(90) for _ in range(rows)])
+        if pa.types.is_fixed_size_binary(field.type):
+            width = field.type.byte_width
+            array = pa.array([f"{n:0{width}}".encode() for n in numbers.to_pylist()], field.type)
+        elif pa.types.is_date32(field.type):
+            array = numbers.cast(pa.int32()).cast(field.type)
+        elif pa.types.is_boolean(field.type):
+            array = pa.array([n % 2 == 0 for n in numbers.to_pylist()])
+        else:
+            array = numbers.cast(field.type)
+        some = pa.array([not field.nullable or rng.random() < 0.7 for _ in range(rows)])
+        arrays.append(pc.if_else(some, array, pa.scalar(None, field.type)))
+    for field in more:
+        fields.append(field)
+        arrays.append(pa.array([f"{row % 3}" for row in range(rows)]).cast(field.type))
+    return pa.table(arrays, schema=pa.schema(fields))
+
+
+def write_columns(rows: int, **options: Any) -> bytes:
+    sink = io.BytesIO()
+    settings = {"compression": "zstd", "use_dictionary": ["text 0", "small 1", "name 2"]} | options
+    pq.write_table(many_columns(rows), sink, **settings)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("rows", [1, 40, stack.MOST_ROWS])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("dictionaries", [True, False])
+def test_many_columns_of_few_rows_are_decoded_together(
+    rows: int, version: str, dictionaries: bool, met: Met
+) -> None:
+    table = many_columns(rows)
+    data = write_columns(rows, data_page_version=version, use_dictionary=dictionaries)
+    assert ask(data).equals(table)
+    [[layer]], [batches] = met.stacks, met.found
+    alone = decode_piece(layer.task, layer.piece, layer.leaves, batch_rows=1 << 20, memory_limit=LIMIT)
+    assert batches == alone == table.combine_chunks().to_batches()
+    some = table.schema.names[4:30]
+    assert ask(data, columns=some).equals(table.select(some))
+    assert [len(layers) for layers in met.stacks] == [1, 1]
+    assert None not in met.found
+
+
+def test_columns_are_decoded_one_by_one_where_they_are_few_or_filtered_or_long(met: Met) -> None:
+    table = many_columns(40)
+    some = table.schema.names[:23]
+    assert ask(write_columns(40), columns=some).equals(table.select(some))
+    text = '"required 0" < 45'
+    keep = pc.less(table["required 0"], 45)
+    assert ask(write_columns(40), text).equals(table.filter(keep))
+    rows = stack.MOST_ROWS + 1
+    assert ask(write_columns(rows)).equals(many_columns(rows))
+    assert met.stacks == []
+
+
+def test_many_columns_of_which_some_cannot_be_decoded_together(met: Met) -> None:
+    more = (pa.field("kind", pa.dictionary(pa.int32(), pa.string())),)
+    table = many_columns(40, more=more)
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    assert ask(sink.getvalue()).equals(table)
+    assert met.found == [None]
+
+
+def test_of_many_columns_the_one_that_is_damaged_is_named(met: Met) -> None:
+    data = write_columns(40, compression="none", use_dictionary=False)
+    metadata = pq.read_metadata(io.BytesIO(data)).row_group(0)
+    [at] = [c for c in range(33) if metadata.column(c).path_in_schema == "real 1"]
+    start = metadata.column(at).data_page_offset
+    broken = data[:start] + b"\xff" + data[start + 1 :]
+    with pytest.raises(ParquetFormatError, match="row group 0, column real 1"):
+        ask(broken)
+    assert met.found == [None]
 
 
 def test_dictionaries_of_arrow_are_left_to_others(met: Met) -> None:
@@ -340,7 +471,6 @@ class Column:
 @pytest.mark.parametrize("page_rows", [1 << 20, 20])
 def test_they_are_what_each_is_by_itself(name: str, version: str, page_rows: int) -> None:
     column = Column(write_stacked(data_page_version=version, max_rows_per_page=page_rows), name)
-    column.chunks[2] = memoryview(bytes(column.chunks[2]) + b"padding")
     found = column.verify()
     each = [column.verify_one(group) for group in range(STACKED_GROUPS)]
     for chunk, alone, whole in zip(found.chunks, each, column.chunks, strict=True):
@@ -351,7 +481,6 @@ def test_they_are_what_each_is_by_itself(name: str, version: str, page_rows: int
         )
         assert [bytes(part) for part in chunk.parts] == [bytes(part) for part in alone.parts]
         assert bytes(whole).startswith(bytes(chunk.parts[0]))
-    assert len(found.chunks[2].parts[0]) == len(column.chunks[2]) - len(b"padding")
     facts = found.facts
     assert facts.page_values.tolist() == [count for one in each for count in one.page_values.tolist()]
     assert facts.encoded.tolist() == [flag for one in each for flag in one.encoded.tolist()]
@@ -376,7 +505,7 @@ def test_pages_of_stacks_that_are_located(name: str, page_rows: int) -> None:
     assert found.facts.page_values.tolist() == whole.facts.page_values.tolist()
     for lie in ([30, 10, 10], [20, 20], [20, 20, 9], [20, 20, 11], [20, 20, 10, 1]):
         column.page_rows[2] = lie
-        with pytest.raises(Unusual):
+        with pytest.raises(NotStackable):
             column.verify()
 
 
@@ -385,7 +514,7 @@ def test_a_dictionary_that_was_not_asked_for() -> None:
     column.place_pages()
     column.verify()
     column.parts[1] = column.parts[1][1:]
-    with pytest.raises(Unusual):
+    with pytest.raises(NotStackable):
         column.verify()
 
 
@@ -393,7 +522,7 @@ def test_nothing_of_a_chunk() -> None:
     column = Column(write_stacked(), "number")
     column.place_pages()
     column.parts[1] = ()
-    with pytest.raises(Unusual):
+    with pytest.raises(NotStackable):
         column.verify()
 
 
@@ -427,6 +556,8 @@ WRONG = {
     "a page of no values": page(0, 0, b"") + page(0, STACKED_ROWS, NUMBERS),
     "more pages than a small chunk has": page(0, 0, b"") * 64 + page(0, STACKED_ROWS, NUMBERS),
     "texts by their prefixes": page(0, STACKED_ROWS, NUMBERS, Encoding.DELTA_BYTE_ARRAY),
+    "padding": page(0, STACKED_ROWS, NUMBERS) + b"padding",
+    "a page behind all values": page(0, STACKED_ROWS, NUMBERS) + page(0, 5, NUMBERS[:40]),
     "a header that ends": page(0, STACKED_ROWS, NUMBERS)[:9],
     "a body that ends": page(0, STACKED_ROWS, NUMBERS)[:-1],
 }  # fmt: skip
@@ -450,7 +581,7 @@ def test_what_is_wrong_or_rare_is_left_to_others(chunk: bytes, group: int) -> No
     column = Column(write_stacked(), "number")
     column.verify()
     column.chunks[group] = memoryview(chunk)
-    with pytest.raises((Unusual, ParquetFormatError)):
+    with pytest.raises((NotStackable, ParquetFormatError)):
         column.verify()
 
 
@@ -460,7 +591,7 @@ def test_a_dictionary_of_booleans() -> None:
     column.chunks[1] = memoryview(
         page(2, 1, bytes(8)) + page(0, STACKED_ROWS, INDICES, Encoding.RLE_DICTIONARY)
     )
-    with pytest.raises(Unusual):
+    with pytest.raises(NotStackable):
         column.verify()
 
 
@@ -468,13 +599,13 @@ def test_a_dictionary_of_booleans() -> None:
 def test_a_codec_that_cannot_be_read(codec: int) -> None:
     column = Column(write_stacked(), "number")
     column.codec = codec
-    with pytest.raises(Unusual):
+    with pytest.raises(NotStackable):
         column.verify()
 
 
 def test_rows_that_the_row_group_does_not_have() -> None:
     column = Column(write_stacked(), "number")
-    with pytest.raises(Unusual):
+    with pytest.raises(NotStackable):
         column.verify(num_rows=[STACKED_ROWS, STACKED_ROWS, STACKED_ROWS + 1, STACKED_ROWS])
 
 
@@ -489,7 +620,7 @@ def test_rows_that_the_row_group_does_not_have() -> None:
 def test_no_more_is_decoded_than_the_limit(name: str, most: int) -> None:
     column = Column(write_stacked(), name)
     column.verify(memory_limit=most)
-    with pytest.raises(Unusual):
+    with pytest.raises(NotStackable):
         column.verify(memory_limit=most - 1)
 
 

@@ -17,7 +17,7 @@ import pytest
 import accel
 from accel.decode.arrow import projected_schema
 from accel.decode.chunks import ChunkPages
-from accel.decode.columns import decode_columns
+from accel.decode.columns import StoredRowGroup, decode_columns
 from accel.decode.dictionary_decode import longest_text
 from accel.decode.verify import needs_dictionary, verify_chunk
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
@@ -49,16 +49,11 @@ _V2 = {"use_dictionary": False, "data_page_version": "2.0"}
 def _decode(data: bytes, chunk: ChunkPages, *, limit: int | None = None, created_by: str = "") -> pa.Array:
     meta = open_metadata(data)
     return decode_columns(
-        meta.schema,
-        meta.key_value,
-        chunks={0: chunk},
+        StoredRowGroup("dir/file.parquet", 3, meta.schema, meta.key_value, created_by),
+        {0: chunk},
         rows=_ALL,
         arrow_schema=projected_schema(meta.schema, meta.key_value, leaves=[0]),
-        leaves=[0],
-        path="dir/file.parquet",
-        row_group=3,
         memory_limit=limit,
-        created_by=created_by,
     )[0]
 
 
@@ -168,7 +163,8 @@ _FIXED = {
 
 @pytest.mark.parametrize("array", _FIXED.values(), ids=_FIXED)
 def test_levels_in_the_pages_of_a_required_column(array: pa.Array) -> None:
-    """One flipped bit in the footer makes an optional column a required one. pyarrow takes the levels for values."""
+    """One flipped bit in the footer makes an optional column a required one. pyarrow takes the levels for
+    values."""
     optional, required = _write(array, **_PLAIN), _of_required(array)
     chunk = replace(_chunk(optional), first_rows=_chunk(required).first_rows)
     assert _decode(optional, chunk).equals(array)

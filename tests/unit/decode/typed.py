@@ -171,6 +171,9 @@ def column(kind: pa.DataType, make: Make, num_rows: int, rng: random.Random, *, 
     values = [_or_null(rng, make, nulls) for _ in range(num_rows)]
     # Extension and dictionary types inside others have no converter from Python: go by a plain type.
     plain = _plain(kind)
+    if plain == pa.dictionary(pa.int32(), pa.large_string()):
+        # This one has no converter before pyarrow 26.
+        return pa.array(values, plain.value_type).dictionary_encode()
     array = pa.array(values, plain)
     return array if plain == kind else _dress(array, kind)
 

@@ -1,4 +1,5 @@
-"""Bloom filters of pyarrow's: every value that is in one is found, nearly none that is not, and keys are the stored bytes."""
+"""Bloom filters of pyarrow's: every value that is in one is found, nearly none that is not, and keys are the
+stored bytes."""
 
 from __future__ import annotations
 

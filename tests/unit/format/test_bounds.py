@@ -1,4 +1,5 @@
-"""Bounds: equal to the true minima and maxima where they may be claimed, unknown where not; those of pages agree with their chunk."""
+"""Bounds: equal to the true minima and maxima where they may be claimed, unknown where not; those of pages
+agree with their chunk."""
 
 from __future__ import annotations
 

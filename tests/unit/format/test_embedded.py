@@ -1,9 +1,11 @@
-"""The table of contents, its checksums and fingerprint, packed heads, and IDX1: round trips, and all kinds of damage."""
+"""The table of contents, its checksums and fingerprint, packed heads, and IDX1: round trips, and all kinds of
+damage."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import struct
 from typing import Any
 
 import pyarrow as pa
@@ -98,8 +100,11 @@ def test_there_and_back_in_order(entries: list[Entry]) -> None:
 def test_the_bytes_are_as_documented() -> None:
     check = "0123456789abcdef"
     entry = dataclasses.replace(PAGES[1], checksum=int(check, 16), head_checksum=0xAB)
+    one = struct.pack("<qq", 1, 1)  # a part of a path, and its bytes
+    names = xxhash.xxh64_hexdigest(one + b"a" + one + b"s")
     text = (
-        '{"version":1,"fingerprint":"' + f"{fingerprint(BASE):016x}" + '","indexes":[{"kind":"bitmap",'
+        '{"version":1,"fingerprint":"' + f"{fingerprint(BASE):016x}"
+        f'","names":"{names}","indexes":[{{"kind":"bitmap",'
         '"version":1,"column":["s","x.y"],"signature":"bytes","level":"page","heads":["00000000000000ab"],'
         '"params":{"range_rows":512},"at":[[1,3,5,8,"0123456789abcdef",5]]}]'
     )
@@ -186,6 +191,7 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "true for a version": (changed(version=True), "no version"),
     "a newer version": (changed(version=2), "is of version 2"),
     "another file": (changed(fingerprint=GOOD), "made for another file"),
+    "other names": (changed(names=GOOD), "columns of other names"),
     "no fingerprint": (changed(fingerprint=None), "made for another file"),
     "no list": (changed(indexes={}), "lists no indexes"),
     "an index that is none": (changed(indexes=[1]), "an index that is none"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import asdict
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,7 @@ import pytest
 from accel.errors import ParquetFormatError
 from accel.format.model import Encoding, PageType
 from accel.format.page_header import parse_page_header, walk_chunks, walk_pages
-from accel.format.thrift import BINARY, FALSE, I32, STRUCT, TRUE, write_struct
+from accel.format.thrift import BINARY, FALSE, I32, I64, STRUCT, TRUE, write_struct
 from tests.unit.format.files import parse, write
 
 
@@ -70,7 +69,7 @@ HEADERS = {
 @pytest.mark.parametrize(("encoded", "fields"), HEADERS.values(), ids=HEADERS.keys())
 def test_headers(encoded, fields):
     found = parse_page_header(b"..." + encoded + b"body", 3)
-    assert asdict(found) == PLAIN | fields | {"header_length": len(encoded)}
+    assert found._asdict() == PLAIN | fields | {"header_length": len(encoded)}
 
 
 @pytest.mark.parametrize(("flag", "outcome"), [(TRUE, True), (FALSE, False)])
@@ -213,3 +212,32 @@ def test_the_last_of_several_chunks_ends_too_soon() -> None:
         walk_chunks([DATA, DATA[:-1]], num_values=[10, 10], max_pages=4)
     with pytest.raises(ParquetFormatError, match="ends early"):
         walk_chunks([DATA, DATA[:9]], num_values=[10, 10], max_pages=4)
+
+
+def test_many_chunks_of_every_kind_have_the_pages_of_each() -> None:
+    """So many that the headers of all are read at once, but for those that are not as usual."""
+    longest = {1: (BINARY, b"a" * 60), 2: (BINARY, b"b" * 60), 3: (I64, 4)}
+    others = [
+        header(0, stored=4, size=4, f5={**V1, 5: (STRUCT, longest)}) + b"body",
+        header(0, stored=4, size=4, f5={**V1, 5: (STRUCT, {3: (I64, 4), 5: (BINARY, b"z")})}) + b"body",
+        header(3, stored=8, size=9, f8=V2) + b"body no." + DATA,
+        header(1, stored=3, size=3) + b"abc" + DATA,
+        b"",
+        DATA,
+    ]
+    chunks = [chunk for other in [*CHUNKS["with padding"], *others] * 12 for chunk in (other, ENTRIES + DATA)]
+    values = [10 * max(1, chunk.count(b"body")) for chunk in chunks]
+    table, counts = walk_chunks(chunks, num_values=values, max_pages=9)
+    each = [walk_pages(chunk, max_pages=9, num_values=due) for chunk, due in zip(chunks, values, strict=True)]
+    assert len(chunks) > 200
+    assert counts.tolist() == [pages.num_pages for pages in each]
+    for found, *parts in zip(table, *each, strict=True):
+        assert found.tolist() == [one for part in parts for one in part.tolist()]
+
+
+def test_the_first_of_many_chunks_that_is_wrong_is_told() -> None:
+    chunks = [DATA] * 100 + [DATA[:-1], DATA[:9]]
+    with pytest.raises(ParquetFormatError, match="4 bytes where 3 are left"):
+        walk_chunks(chunks, num_values=[10] * 102, max_pages=4)
+    with pytest.raises(ParquetFormatError, match="more than 4 pages"):
+        walk_chunks([DATA] * 100 + [DATA * 5, DATA[:9]], num_values=[50] * 102, max_pages=4)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
-from accel.format.runs import begins_with_row, find_runs, read_head, unpack_runs
+from accel.format.runs import RunValues, begins_with_row, find_runs, read_head
 from accel.format.thrift import encode_varint
 
 
@@ -21,7 +22,15 @@ def _repeated(value: int, times: int, width: int) -> bytes:
 
 def _values(data: bytes, width: int, count: int) -> list[int] | None:
     runs = find_runs(data, start=0, width=width, count=count, most_runs=512)
-    return None if runs is None else unpack_runs(data, runs, width=width, count=count).tolist()
+    if runs is None:
+        return None
+    values = RunValues(width)
+    values.add(data, runs, count=count)
+    found: list[int] = values.unpack().tolist()
+    assert values.pick(np.arange(count)).tolist() == found
+    most = max(found)
+    assert (values.are_below(most), values.are_below(most + 1)) == (False, True)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -117,7 +126,7 @@ def test_no_more_runs_than_asked_for() -> None:
     data = _repeated(1, 1, 1) * 10
     assert find_runs(data, start=0, width=1, count=10, most_runs=9) is None
     runs = find_runs(data, start=0, width=1, count=10, most_runs=10)
-    assert runs is not None and (runs.most, runs.steps) == (1, 10)
+    assert runs is not None and (runs.most, len(runs.firsts)) == (1, 10)
 
 
 @pytest.mark.parametrize(

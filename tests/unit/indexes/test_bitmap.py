@@ -53,8 +53,8 @@ def told(parsed: ParsedBitmap, asked: LeafQuestion) -> list[list[bool]] | None:
 @pytest.mark.parametrize("make", [numbers, uniques, texts])
 @pytest.mark.parametrize("sizes", [(20, 20, 20, 20), (1, 0, 50, 3, 0), (0, 0), (30,), (5,) * 30], ids=str)
 def test_it_says_what_they_said(monkeypatch, make, sizes, at_once):
-    monkeypatch.setattr("accel.indexes.bitmap._AT_ONCE", at_once)
-    monkeypatch.setattr("accel.indexes.bitmap._LEAST_PART", 3)
+    monkeypatch.setattr("accel.indexes.bitmap.AT_ONCE", at_once)
+    monkeypatch.setattr("accel.indexes.bitmap.LEAST_PART", 3)
     rng = np.random.default_rng(sum(sizes))
     columns = [make(rng, size) for size in sizes]
     each = [built(column) for column in columns]

@@ -113,16 +113,16 @@ def test_ngram() -> None:
 
 def figures() -> bytes:
     """Of a page with 7, -2 and a null, and of one with a null."""
-    bounds = flags(1, 0) + u32(1, 2)
-    data = i64(3, 1) + i64(1, 1) + i64(0, 0) + flags(1, 1)
-    data += bounds + i64(-2, 0) + bounds + i64(7, 0)
+    ends = flags(1, 1) + flags(1, 0) + u32(10)
+    data = u32(7) + b"integer" + i64(3, 1) + i64(1, 1) + i64(0, 0)
+    data += ends + bytes.fromhex("3ffd7fffffffffffffff") + ends + bytes.fromhex("c003e000000000000000")
     return data + u32(1) + (5).to_bytes(16, "little") + (0).to_bytes(16, "little")
 
 
 def test_zonemap() -> None:
     member = u32(1) + u32(5) + b"value" + u32(1) + u32(0)
     assert (
-        built(Zonemap(), [7, -2, None], [None], type=pa.int16()) == b"AIZ3" + u32(2, 1) + member + figures()
+        built(Zonemap(), [7, -2, None], [None], type=pa.int16()) == b"AIZ4" + u32(2, 1) + member + figures()
     )
 
 
@@ -137,7 +137,7 @@ def test_zonemap_of_tuples() -> None:
     )
     upper = flags(1, 1) + flags(0, 0) + u32(1, 2) + i64(1, 2)
     upper += flags(1, 1) + flags(0, 1) + u32(6, 2, 64, 64) + b"y" * 63 + b"z"
-    assert data == b"AIZ3" + u32(2, 1) + member + lower + upper
+    assert data == b"AIZ4" + u32(2, 1) + member + lower + upper
 
 
 def test_sketch() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import decimal
 import random
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,8 +27,9 @@ from accel.indexes import (
     kinds,
 )
 from accel.indexes.bitmap import ParsedBitmap
+from accel.indexes.expressions import output_type
 from accel.indexes.idx1 import Idx1
-from accel.indexes.kind import CoveringKind, JoinableKind, PartedKind, StreamedKind, first_rows_of
+from accel.indexes.kind import first_rows_of
 from accel.indexes.native import bits_of_rows
 from accel.indexes.zonemap import ParsedZonemap
 from tests.unit.indexes.data import ask_for, pages, shown
@@ -189,10 +192,9 @@ def test_lower_of_what_a_later_unicode_may_fold_has_no_bounds() -> None:
     ):
         kind = Zonemap(of="lower")
         data = kind.build(iter([UNASSIGNED]), level=level)
-        stats = kind.parse(data, level=level, units=len(lower)).stats(())
-        assert stats is not None
-        assert (stats.lower, stats.exact.tolist()) == (lower, exact)
-        assert int(stats.nulls.sum()) == 1
+        stats = figures(kind.parse(data, level=level, units=len(lower)), pa.string())
+        assert (stats.lower, stats.exact) == (lower, exact)
+        assert sum(stats.nulls) == 1
 
 
 # --- bitmap ---
@@ -273,15 +275,36 @@ def test_a_chance_is_between_0_and_1(fpp: float) -> None:
 # --- zone maps ---
 
 
-def stats_of(chunk: ChunkValues, kind: Zonemap | None = None, level: Level = Level.PAGE) -> Any:
+def stats_of(chunk: ChunkValues, kind: Zonemap | None = None, level: Level = Level.PAGE) -> SimpleNamespace:
     parsed: ParsedZonemap = built(kind or Zonemap(), chunk, level)
-    return parsed.stats(())
+    return figures(parsed, output_type(parsed.of, chunk.array.type))
+
+
+def figures(parsed: ParsedZonemap, type: pa.DataType, path: tuple[str, ...] = ()) -> SimpleNamespace:
+    """What a zone map has of a column, None where it has no bound."""
+    found = parsed.bounds(path, type)
+    assert found is not None
+    assert found.lower_exact is not None
+    assert found.upper_exact is not None
+    ends = [
+        tuple(value if there else None for value, there in zip(values.tolist(), has.tolist(), strict=True))
+        for values, has in ((found.lower, found.has_lower), (found.upper, found.has_upper))
+    ]
+    return SimpleNamespace(
+        lower=ends[0],
+        upper=ends[1],
+        exact=(found.lower_exact & found.upper_exact).tolist(),
+        counts=(found.num_values - found.null_count).tolist(),
+        nulls=found.null_count.tolist(),
+        nans=found.nan_count.tolist(),
+        sums=found.sums,
+    )
 
 
 def test_figures_of_integers() -> None:
     stats = stats_of(pages([3, -1, None], [None], [2**62, 2**62, 2**62], type=pa.int64()))
     assert (stats.lower, stats.upper) == ((-1, None, 2**62), (3, None, 2**62))
-    assert (stats.counts.tolist(), stats.nulls.tolist()) == ([2, 0, 3], [1, 1, 0])
+    assert (stats.counts, stats.nulls) == ([2, 0, 3], [1, 1, 0])
     assert stats.sums == (2, 0, 3 * 2**62)
 
 
@@ -289,13 +312,13 @@ def test_figures_of_floats() -> None:
     nan = float("nan")
     stats = stats_of(pages([0.5, nan, None], [nan], [-0.0, 2.0], type=pa.float64()))
     assert (stats.lower, stats.upper) == ((0.5, None, 0.0), (0.5, None, 2.0))
-    assert stats.nans.tolist() == [1, 1, 0]
+    assert stats.nans == [1, 1, 0]
     assert str(stats.sums) == "(nan, nan, 2.0)"
 
 
 def test_figures_of_long_text_are_cut_and_say_so() -> None:
     stats = stats_of(pages(["a" * 64, "b"], ["a" * 65], ["\U0010ffff" * 30]))
-    assert stats.exact.tolist() == [True, False, False]
+    assert stats.exact == [True, False, False]
     assert stats.lower == (b"a" * 64, b"a" * 64, ("\U0010ffff" * 16).encode())
     assert stats.upper == (b"b", b"a" * 63 + b"b", ("\U0010ffff" * 16).encode()[:-1] + b"\xc0")
     assert stats.sums is None
@@ -306,9 +329,11 @@ def test_figures_of_decimals_are_unscaled() -> None:
     stats = stats_of(pages([d("1.50"), d("-2.25")], type=pa.decimal128(9, 2)))
     assert (stats.lower, stats.upper, stats.sums) == ((-225,), (150,), (-75,))
     long = stats_of(pages([d(10) ** 30, d(-1)], [None, d("0.01")], type=pa.decimal128(38, 2)))
-    assert (long.lower, long.upper, long.sums) == ((-100, 1), (10**32, 1), (10**32 - 100, 1))
+    # An end of more than 62 bits is rounded outward, and is none of the values.
+    assert (long.lower, long.sums, long.exact) == ((-100, 1), (10**32 - 100, 1), [False, True])
+    assert 0 < long.upper[0] - 10**32 < 10**14
     wide = stats_of(pages([d(10) ** 50, d(10) ** 50], type=pa.decimal256(60, 0)))
-    assert (wide.lower, wide.sums) == ((10**50,), None)
+    assert (0 < 10**50 - wide.lower[0] < 10**32, wide.sums, wide.exact) == (True, None, [False])
 
 
 @pytest.mark.parametrize(
@@ -327,10 +352,9 @@ def test_figures_of_a_file_are_those_of_all_its_row_groups(
 ) -> None:
     chunks = [pages(values, type=type) for values in groups]
     data = Zonemap().build(iter(chunks), level=Level.FILE)
-    stats: Any = Zonemap().parse(data, level=Level.FILE, units=1).stats(())
+    stats = figures(Zonemap().parse(data, level=Level.FILE, units=1), type)
     sums = str(stats.sums) if isinstance(expected[2], str) else stats.sums
-    counts = [column.tolist() for column in (stats.counts, stats.nulls, stats.nans)]
-    assert (stats.lower, stats.upper, sums, *counts) == expected
+    assert (stats.lower, stats.upper, sums, stats.counts, stats.nulls, stats.nans) == expected
 
 
 def test_sums_of_unsigned_integers_do_not_overflow() -> None:
@@ -353,9 +377,9 @@ def test_several_columns_in_one() -> None:
     array = pa.array([{"a": 1, "b": "x"}, {"a": 2, "b": None}, None])
     kind = Zonemap(columns=(("a",), ("s", "b")))
     parsed: Any = built(kind, ChunkValues(array, np.array([0, 1]), 3))
-    assert parsed.stats(("a",)).upper == (1, 2)
-    assert parsed.stats(("s", "b")).lower == (b"x", None)
-    assert parsed.stats(("s",)) is None
+    assert figures(parsed, pa.int64(), ("a",)).upper == (1, 2)
+    assert figures(parsed, pa.string(), ("s", "b")).lower == (b"x", None)
+    assert parsed.bounds(("s",), pa.string()) is None
     assert kind.params == {"of": "value", "columns": ["a", "s.b"]}
 
 
@@ -424,7 +448,7 @@ def test_idx1_proves_only_absence() -> None:
             8192,
         ),
         (Bloom(), ChunkValues(pa.array(np.arange(10_000)), np.arange(0, 10_000, 1000), 10_000), 14_000),
-        (Zonemap(), ChunkValues(pa.array(np.arange(10_000)), np.arange(0, 10_000, 100), 10_000), 6000),
+        (Zonemap(), ChunkValues(pa.array(np.arange(10_000)), np.arange(0, 10_000, 100), 10_000), 6200),
         (Bitmap(), ChunkValues(pa.array(np.arange(10_000)), np.arange(0, 10_000, 1000), 10_000), 110_000),
     ],
     ids=["distinct", "bloom", "zonemap", "bitmap"],
@@ -452,22 +476,27 @@ def test_values_that_seldom_repeat_are_not_looked_for_twice_and_that_changes_no_
     data = kind.build(iter([chunk]), level=level)
     assert bits_of_rows(array) is not None
     assert bits_of_rows(array.slice(0, 500)) is None
-    monkeypatch.setattr("accel.indexes.native._SAMPLE", 1 << 40)
+    monkeypatch.setattr("accel.indexes.native.SAMPLE", 1 << 40)
     assert bits_of_rows(array) is None
     assert kind.build(iter([chunk]), level=level) == data
 
 
-HAVE: dict[type[Any], set[str]] = {
-    StreamedKind: {"bitmap", "bloom", "distinct", "ngram", "sketch", "zonemap"},
-    PartedKind: {"bitmap", "bloom", "ngram"},
-    JoinableKind: {"bitmap"},
-    CoveringKind: {"zonemap"},
+HAVE: dict[str, tuple[Callable[[IndexKind], object], set[str]]] = {
+    "streamed": (
+        lambda kind: kind.builder(level=Level.PAGE),
+        {"bitmap", "bloom", "distinct", "ngram", "sketch", "zonemap"},
+    ),
+    "parted": (lambda kind: kind.head_bytes(bytes(8)) is not None, {"bitmap", "bloom", "ngram"}),
+    "joined": (lambda kind: kind.joined_version, {"bitmap"}),
 }
 
 
-@pytest.mark.parametrize("capability", HAVE, ids=lambda capability: capability.__name__)
-def test_kinds_that_have_it(capability: type[Any]) -> None:
-    own = {name for name in {*vars(capability), *capability.__annotations__} if not name.startswith("_")}
-    assert own
-    found = {name for name, kind in kinds().items() if all(hasattr(kind, member) for member in own)}
-    assert found == HAVE[capability]
+@pytest.mark.parametrize("capability", HAVE)
+def test_kinds_that_have_it(capability: str) -> None:
+    has, expected = HAVE[capability]
+    assert {name for name, kind in kinds().items() if has(kind)} == expected
+
+
+def test_a_kind_of_one_column_is_not_of_several() -> None:
+    with pytest.raises(ValueError, match="index kind bloom is of one column, not of 'a, b'"):
+        Bloom().over(["a", "b"])

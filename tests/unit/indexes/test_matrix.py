@@ -132,8 +132,8 @@ def test_any_bytes_are_refused_or_a_bitmap(data: bytes) -> None:
 @pytest.mark.parametrize("density", [1.0, 0.97, 0.3, 0.02])
 @pytest.mark.parametrize("members_per_block", [2**32, 40, 7])
 def test_matrix(members_per_block: int, density: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accel.indexes.matrix._MEMBERS", members_per_block)
-    monkeypatch.setattr("accel.indexes.matrix._FEW", 3)
+    monkeypatch.setattr("accel.indexes.matrix.MEMBERS", members_per_block)
+    monkeypatch.setattr("accel.indexes.matrix.FEW", 3)
     keys, units = 23, 7
     chance = np.random.default_rng(11)
     bits = chance.random((keys, units)) < density
@@ -164,6 +164,28 @@ def test_runs_of_very_many_cells_are_not_counted_out() -> None:
     finally:
         tracemalloc.stop()
     assert held.all()
+
+
+def test_more_cells_than_are_written_are_not_listed() -> None:
+    bitmap = BitMap(range((1 << 32) - 1))
+    bitmap.run_optimize()
+    out = BlobWriter(b"test")
+    out.block(bitmap.serialize())
+    data = out.bytes()
+    assert len(data) < 1 << 20
+    found = Matrix.read(BlobReader(data, b"test"), keys=1 << 12, units=1 << 20)
+    tracemalloc.start()
+    try:
+        for most in (5, 1 << 62):
+            with pytest.raises(IndexFormatError, match="more than are written"):
+                found.cells(most=most)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    few = BlobWriter(b"test")
+    write_matrix(few, np.array([1, 7, 12]), keys=3, units=7)
+    keys, units = Matrix.read(BlobReader(few.bytes(), b"test"), keys=3, units=7).cells(most=3)
+    assert (keys.tolist(), units.tolist()) == ([0, 1, 1], [1, 0, 5])
 
 
 HASHED = [

@@ -23,8 +23,8 @@ OURS = ["bitmap", "bloom", "distinct", "idx1", "ngram", "sketch", "zonemap"]
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_registered", {})
-    monkeypatch.setattr(registry, "_packages_seen", False)
+    monkeypatch.setattr(registry, "kinds_by_name", {})
+    monkeypatch.setattr(registry, "packages_seen", False)
 
 
 class Mine(IndexKind):
@@ -61,7 +61,7 @@ def test_registered_kinds_are_found_by_name_and_version() -> None:
     ("kind", "error", "message"),
     [
         (Mine, TypeError, r"register an instance: register_index\(Mine\(\)\)"),
-        (object(), TypeError, "it lacks name, version, levels, build, parse"),
+        (object(), TypeError, "it does not derive from IndexKind"),
         (type("A", (Mine,), {"name": "distinct"})(), ValueError, "accel's own"),
         (type("A", (Mine,), {"name": "no name"})(), ValueError, "is no name"),
         (type("A", (Mine,), {"name": ""})(), ValueError, "is no name"),

@@ -144,3 +144,12 @@ async def test_in_a_store_from_a_coroutine() -> None:
     report = await accel.embed_files_async("t", indexes={"name": "distinct"}, store=store)
     assert report.embedded == 3
     assert accel.scan("t/", "name = 'a'", store=store, cache=None).count_rows() == 3
+
+
+def test_the_checksums_of_hadoop_are_not_left_beside_new_files(tmp_path: Path) -> None:
+    """Spark refuses a local file that its checksums contradict."""
+    fill(tmp_path)
+    for path in tmp_path.rglob("*.parquet"):
+        path.with_name(f".{path.name}.crc").write_bytes(b"crc\0\0\0\x02\0")
+    accel.embed_files(tmp_path, indexes=INDEXES)
+    assert list(tmp_path.rglob(".*.crc")) == []

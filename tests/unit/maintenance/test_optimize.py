@@ -1,4 +1,5 @@
-"""`optimize`: the same rows in the promised order, whatever their types, and the layout that was asked for."""
+"""`optimize`: the same rows in the promised order, whatever their types, and the layout that was asked
+for."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ import pytest
 import accel
 from accel.errors import ObjectChangedError, SchemaMismatchError, StoreError
 from accel.testing import DictStore
-from accel.writing.table_writer import read_ordering, sort_table, storable
+from accel.writing.sort_order import read_ordering, sort_table
+from accel.writing.table_writer import storable
 
 SMALL = accel.Options(memory_limit=400_000)
 """So little that rows are sorted on disk, in many runs."""
@@ -90,7 +92,11 @@ def test_rows_are_the_same_in_the_promised_order(
     assert rows_of(after.select(keys)) == rows_of(ordered)
     assert (report.rows, report.files_before) == (before.num_rows, 4)
     assert report.files_after == len(list(tmp_path.glob("*.parquet"))) > 1
-    assert list((tmp_path / "_accel").iterdir()) == []
+    (job,) = {path.stem.split("-")[2] for path in tmp_path.glob("*.parquet")}
+    assert sorted(path.name for path in (tmp_path / "_accel").iterdir()) == [
+        "optimize.json",
+        f"replaced-{job}.json",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -264,7 +270,7 @@ def test_files_that_do_not_go_together_stay(tmp_path: Path) -> None:
     with pytest.raises(SchemaMismatchError, match="another calendar"):
         accel.optimize(tmp_path)
     assert sorted(path.name for path in tmp_path.glob("*.parquet")) == ["0.parquet", "1.parquet"]
-    assert list((tmp_path / "_accel").iterdir()) == []
+    assert [path.name for path in (tmp_path / "_accel").iterdir()] == ["optimize.json"]
 
 
 def test_the_layout_is_as_asked(tmp_path: Path) -> None:
@@ -285,6 +291,20 @@ def test_the_layout_is_as_asked(tmp_path: Path) -> None:
     scan = accel.scan(str(tmp_path), "id = 7", cache=None)
     assert scan.to_table().num_rows == 1
     assert scan.metrics.rows.kept <= 500
+
+
+def test_the_checksums_of_hadoop_go_with_the_old_files(tmp_path: Path) -> None:
+    """Of a store that does not do it itself, too; those of other files stay."""
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "0.parquet")
+    for name in (".0.parquet.crc", "._SUCCESS.crc"):
+        (tmp_path / name).write_bytes(b"crc\0\0\0\x02\0")
+    accel.optimize(tmp_path)
+    assert [path.name for path in tmp_path.glob(".*")] == ["._SUCCESS.crc"]
+    store = DictStore(
+        {"t/0.parquet": next(tmp_path.glob("*.parquet")).read_bytes(), "t/.0.parquet.crc": b"crc\0"}
+    )
+    accel.optimize("t", store=store)
+    assert [path for path in store.objects if path.endswith(".crc")] == []
 
 
 def test_a_table_without_rows_keeps_its_columns(tmp_path: Path) -> None:
@@ -331,7 +351,7 @@ def test_what_cannot_be_done_changes_nothing(
         accel.optimize(tmp_path, **given)
     assert rows_of(accel.scan(str(tmp_path), cache=None).to_table()) == rows_of(before)
     left = [path.name for path in tmp_path.rglob("*") if path.is_file()]
-    assert set(left) == {"0.parquet", "1.parquet"}
+    assert set(left) - {"optimize.json"} == {"0.parquet", "1.parquet"}
 
 
 def test_a_file_that_changes_meanwhile_is_not_lost(tmp_path: Path) -> None:

@@ -369,7 +369,7 @@ def test_what_a_variant_would_lose(have: pa.DataType, to: pa.DataType, lost: str
         check()
     assert str(caught.value) == (
         f"u: column 'v' holds a VARIANT that is shredded differently here: the scan's schema has no {lost!r} that its "
-        "values would fit into (leave the column out by columns=, or read the files of one shredding at a time)"
+        "values would fit into (leave the column out by `columns=`, or read the files of one shredding at a time)"
     )
 
 

@@ -16,6 +16,7 @@ from accel.planning import task as task_files
 from accel.planning.file_entry import FileEntry
 from accel.planning.file_planner import FilePlan, plan_file
 from accel.planning.handle import FileHandle
+from accel.planning.page_indexes import PlanSizes
 from accel.planning.pages import LeafReads
 from accel.planning.projection import project_schema
 from accel.planning.query import FileQuery, Question
@@ -27,7 +28,8 @@ from accel.testing import Layout, table, write_file
 from tests.support.file_steps import Bytes
 
 ROWS = 400
-# Four groups of a hundred rows in pages of ten: numbers that ascend, the same in turn, texts of which each page has two.
+# Four groups of a hundred rows in pages of ten: numbers that ascend, the same in turn, texts of which each
+# page has two.
 COLUMNS = table(
     up=pa.array(range(ROWS), pa.int64()),
     turn=pa.array([n % 10 for n in range(ROWS)], pa.int64()),
@@ -54,8 +56,10 @@ class Planner:
         question = Question(to_expr(where), schema, project_schema(schema, columns), ())
         arguments: dict[str, Any] = {
             "selection": None,
-            "piece_bytes": 1 << 20,
-            "probe_min_bytes": 1 << 30,
+            "sizes": PlanSizes(
+                piece_bytes=keywords.pop("piece_bytes", 1 << 20),
+                probe_min_bytes=keywords.pop("probe_min_bytes", 1 << 30),
+            ),
             "on_bad_index": unexpected,
             "read_dictionary": lambda page, codec, element, kind: dictionary_values(
                 page, codec, element, arrow_type=kind
@@ -68,6 +72,7 @@ class Planner:
                 self.handle,
                 question,
                 partition={},
+                schema=self.handle.metadata.schema,
                 arrow_schema=self.handle.arrow_schema,
                 int96_unit="ns",
             ),
@@ -99,7 +104,7 @@ def test_a_lookup_asks_for_the_indexes_of_one_group_once() -> None:
     assert file.asked() == [{(BOUNDS, 1, 0), (OFFSETS, 1, 0), (OFFSETS, 1, 1)}]
     assert pages(plan) == [(1, [(20, 30)], [[2], [2]])]
     assert (plan.row_groups, plan.row_groups_kept, plan.rows, plan.rows_kept) == (4, 1, ROWS, 10)
-    assert (plan.pages, plan.pages_kept, plan.rows_sure, plan.index_round_trips) == (20, 2, 0, 1)
+    assert (plan.pages, plan.pages_kept, plan.rows_certain, plan.index_round_trips) == (20, 2, 0, 1)
     (task,) = plan.tasks
     assert [(r.leaf, r.for_filter, r.for_output) for r in task.reads] == [(0, True, False), (1, False, True)]
     again = file.plan("up = 123", ["turn"])
@@ -123,12 +128,12 @@ def test_groups_that_match_for_sure_need_no_filter_and_no_index() -> None:
         (2, 100, False),
     ]
     assert [[r.leaf for r in t.reads] for t in plan.tasks] == [[2], [2]]
-    assert (plan.rows_kept, plan.rows_sure) == (200, 200)
+    assert (plan.rows_kept, plan.rows_certain) == (200, 200)
 
 
 def test_rows_that_are_sure_are_read_without_the_filter_column() -> None:
     plan = Planner().plan("up >= 195 AND up < 225", ["word"])
-    assert [(t.row_group, list(t.rows), list(t.sure)) for t in plan.tasks] == [
+    assert [(t.row_group, list(t.rows), list(t.certain)) for t in plan.tasks] == [
         (1, [(90, 100)], []),
         (2, [(0, 30)], [(0, 20)]),
     ]
@@ -328,8 +333,8 @@ def test_a_file_asked_again_answers_as_one_asked_first() -> None:
     again = Planner()
     for where in [*questions, *reversed(questions)]:
         found, fresh = again.plan(where), Planner().plan(where)
-        assert [(task.row_group, task.rows, task.sure) for task in found.tasks] == [
-            (task.row_group, task.rows, task.sure) for task in fresh.tasks
+        assert [(task.row_group, task.rows, task.certain) for task in found.tasks] == [
+            (task.row_group, task.rows, task.certain) for task in fresh.tasks
         ]
 
 

@@ -76,16 +76,20 @@ def test_it_has_grown_until_it_is_weighed() -> None:
     """Whatever it has grown by, and whoever was to weigh it then and did not."""
     handle = Bytes(write_file(COLUMNS, Layout(group_rows=250, page_rows=50))).open()
     handle.weigh()
-    assert not handle.has_grown(read=True)
+    assert not handle.has_grown()
     handle.view.chunk_bounds[0] = Bounds.unknown(np.full(4, 250, np.int64))
-    assert handle.has_grown(read=False)
+    assert handle.has_grown()
     assert handle.weigh() == handle.nbytes
-    assert not handle.has_grown(read=False)
+    assert not handle.has_grown()
     handle.view.blooms[0, 0] = BloomState()
+    assert handle.has_grown()
     handle.weigh()
+    assert not handle.has_grown()
+    # Within its entry, by blocks that no request may have brought.
     handle.view.blooms[0, 0].blocks[7] = bytes(32)
-    assert not handle.has_grown(read=False)
-    assert handle.has_grown(read=True)
+    assert handle.has_grown()
+    assert handle.weigh() == handle.nbytes
+    assert not handle.has_grown()
 
 
 def test_folded_and_laid_out_again_it_says_the_same() -> None:
@@ -113,7 +117,6 @@ def test_folded_and_laid_out_again_it_says_the_same() -> None:
         lambda handle: handle.view.blooms.update({(0, 0): None}),
         lambda handle: setattr(handle, "distrusted", True),
         lambda handle: setattr(handle.view, "index_reads", 1),
-        lambda handle: setattr(handle, "predicate_cache", object()),
         lambda handle: setattr(handle, "bad_toc", IndexFormatError("bad")),
     ],
 )

@@ -45,7 +45,7 @@ def shape(tasks: list[ScanTask]) -> Iterator[tuple[Any, ...]]:
     """What each task reads: names, rows, rows known to match, and pages by leaf."""
     for task in tasks:
         pages = {reads.leaf: reads.ordinal.tolist() for reads in task.reads}
-        yield task.file.query.output.names, spans(task.rows), spans(task.sure), pages
+        yield task.file.query.output.names, spans(task.rows), spans(task.certain), pages
 
 
 def leftover(aggregates: Aggregates, **leaves: int) -> RemainingReads:
@@ -99,7 +99,7 @@ def test_many_kinds_of_rows_are_read_together() -> None:
     task = task_of("key >= 0", ["x"])
     asked = [("x", "sum"), ("x", "min")]
     aggregates = resolve(task, *asked)
-    many = Aggregates(aggregates.asked, aggregates.measures * 12, aggregates.of, aggregates.schema)
+    many = Aggregates(aggregates.requested, aggregates.measures * 12, aggregates.of, aggregates.schema)
     left = RemainingReads(many, leaves=dict.fromkeys(range(12), 1), by_rows=(), constants=(), absent=())
     answered = {o: RowSelection.of([(10 * o, 100)]) for o in range(1, 10)}
     read = left.rows_to_read(task, answered, unknown=())

@@ -11,7 +11,7 @@ import pytest
 import accel
 from accel.format.page_header import walk_pages
 from accel.format.page_index import parse_offset_index
-from accel.planning.page_indexes import index_want, locate_pages, page_index_wants, page_reads
+from accel.planning.page_indexes import PlanSizes, index_want, locate_pages, page_index_wants, page_reads
 from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 from accel.testing import DictStore, Layout, bench_table, table, write_file
@@ -59,7 +59,7 @@ def test_none_is_asked_for_where_the_footer_tells_of_one_page_and_its_bounds(
         query_of(handle, "key > 100 AND key <= 600"),
         groups=[(0, False), (1, False), (2, False)],
         selection=None,
-        piece_bytes=1 << 20,
+        sizes=PlanSizes(piece_bytes=1 << 20, probe_min_bytes=0),
         limit=None,
         pages_indexed=False,
     )
@@ -74,7 +74,7 @@ def test_an_index_of_the_file_that_speaks_of_pages_needs_to_know_where_they_are(
         query_of(handle, "key > 100"),
         groups=[(1, False)],
         selection=None,
-        piece_bytes=1 << 20,
+        sizes=PlanSizes(piece_bytes=1 << 20, probe_min_bytes=0),
         limit=None,
         pages_indexed=True,
     )
@@ -93,7 +93,8 @@ NULLS = pa.array([None if i % 3 else i for i in range(ROWS)])
 
 
 def chunk_of(data: bytes) -> tuple[memoryview, dict[str, Any], Any]:
-    """The bytes of the only chunk, what `locate_pages` takes with them, and its offset index if it has one."""
+    """The bytes of the only chunk, what `locate_pages` takes with them, and its offset index if it has
+    one."""
     handle = Bytes(data).open(8)
     chunks = handle.metadata.chunks
     start, end = int(chunks.start[0, 0]), int(chunks.end[0, 0])

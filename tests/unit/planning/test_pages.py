@@ -91,7 +91,7 @@ def whole(leaf: int = 0) -> LeafReads:
 
 
 def cut(leaves: list[LeafReads], rows: RowSelection, piece_bytes: int) -> list[Piece]:
-    return cut_pieces(leaves, rows, sure=RowSelection.none(), num_rows=ROWS, size=PieceSize(piece_bytes))
+    return cut_pieces(leaves, rows, certain=RowSelection.none(), num_rows=ROWS, size=PieceSize(piece_bytes))
 
 
 def no_dictionary(_: ReadKey) -> bool:
@@ -156,13 +156,13 @@ def test_a_page_across_a_cut_is_asked_for_once_and_carried() -> None:
 
 
 def test_filter_leaf_covers_only_what_is_unsure() -> None:
-    rows, sure = RowSelection.all(ROWS), RowSelection.of([(0, 50)])
+    rows, certain = RowSelection.all(ROWS), RowSelection.of([(0, 50)])
     maybe = RowSelection.of([(50, 100)])
     leaf = reads(first_rows=[0, 25, 50, 75], rows=maybe, for_filter=True, for_output=False)
-    (piece,) = cut_pieces([leaf], rows, sure=sure, num_rows=ROWS, size=PieceSize(10**6))
+    (piece,) = cut_pieces([leaf], rows, certain=certain, num_rows=ROWS, size=PieceSize(10**6))
     pages, _ = piece_wants(piece, 0, have_dictionary=no_dictionary)
     assert [w.range for w in pages] == [ByteRange(1020, 1040)]
-    assert piece.sure == sure
+    assert piece.certain == certain
 
 
 @st.composite
@@ -223,7 +223,9 @@ def test_pieces_of_many_columns_are_larger(columns: int, most: int, starts: list
     """So that what is wanted of each does not become less than a request is worth: two pages of ten bytes."""
     every = RowSelection.all(ROWS)
     leaves = [reads(leaf=leaf, first_rows=[0, 25, 50, 75], rows=every) for leaf in range(columns)]
-    pieces = cut_pieces(leaves, every, sure=RowSelection.none(), num_rows=ROWS, size=PieceSize(1_920, most))
+    pieces = cut_pieces(
+        leaves, every, certain=RowSelection.none(), num_rows=ROWS, size=PieceSize(1_920, most)
+    )
     assert [piece.start for piece in pieces] == starts
 
 
@@ -233,7 +235,7 @@ def test_a_filter_of_few_columns_is_cut_as_ever() -> None:
     pieces = cut_pieces(
         leaves,
         every,
-        sure=RowSelection.none(),
+        certain=RowSelection.none(),
         num_rows=ROWS,
         size=PieceSize(20, most=1 << 20),
         weighed=leaves[:2],
@@ -368,6 +370,6 @@ def test_values_are_counted_where_pages_hold_next_to_nothing(name: str) -> None:
     rows = pa.Table.from_arrays([values], schema=pa.schema([pa.field("c", kind, nullable=not required)]))
     metadata = open_metadata(write_file(rows, Layout()))
     assert level_bytes(metadata.schema.leaves[0]) == levels
-    chunks = LeafChunks(metadata, 0)
+    chunks = LeafChunks.of(metadata, [0])
     of_lists = levels if pa.types.is_list(kind) else 0
-    assert chunks.decoded.tolist() == [DECODED_SIZE_ROWS * (width + of_lists)]
+    assert chunks.decoded.tolist() == [[DECODED_SIZE_ROWS * (width + of_lists)]]

@@ -79,9 +79,9 @@ def test_each_combination_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) ->
     asked: list[Any] = []
     evidence = module.partition_evidence
 
-    def counting(where: Any, values: Any, terms: Any) -> Any:
+    def counting(where: Any, values: Any, **given: Any) -> Any:
         asked.append({name: value.as_py() for name, value in values.items()})
-        return evidence(where, values, terms=terms)
+        return evidence(where, values, **given)
 
     monkeypatch.setattr(module, "partition_evidence", counting)
     where = "year = 2024"
@@ -102,8 +102,8 @@ def test_the_data_set_types_are_asked_where_they_are_others(monkeypatch: pytest.
     monkeypatch.setattr(
         module,
         "partition_evidence",
-        lambda where, values, terms: (
-            asked.append(values["year"].type) or evidence(where, values, terms=terms)  # type: ignore[func-returns-value]
+        lambda where, values, **given: (
+            asked.append(values["year"].type) or evidence(where, values, **given)  # type: ignore[func-returns-value]
         ),
     )
     assert paths.exclude(file(2023, 1), put)

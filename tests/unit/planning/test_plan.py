@@ -39,9 +39,9 @@ def test_a_batch_ends_before_it_holds_too_much(monkeypatch: pytest.MonkeyPatch) 
     """A predicate of megabytes is in every row, and a column of a batch holds 2 GiB."""
     plan = accel.plan("f", accel.col("x").isin(np.arange(0, 600, 2)), store=STORE)
     row = sum(len(value) for value in plan.to_arrow().to_pylist()[0].values() if isinstance(value, bytes))
-    monkeypatch.setattr("accel.planning.plan._BATCH_BYTES", 100 * row + row // 2)
+    monkeypatch.setattr("accel.planning.plan.BATCH_BYTES", 100 * row + row // 2)
     assert [batch.num_rows for batch in plan] == [100, 100, 100]
-    monkeypatch.setattr("accel.planning.plan._BATCH_BYTES", 1)
+    monkeypatch.setattr("accel.planning.plan.BATCH_BYTES", 1)
     assert [batch.num_rows for batch in plan] == [1] * 300
     assert accel.scan(accel.Plan.from_arrow(plan.to_arrow()), store=STORE).count_rows() == 300
 
@@ -85,7 +85,7 @@ def test_tables_that_are_no_plans() -> None:
 
 
 @pytest.mark.parametrize("rows", [10, 200_000], ids=["all of it at hand", "more than the first read brings"])
-def test_a_task_pickles_whatever_is_at_hand(rows: int) -> None:
+def test_a_task_pickles_whatever_is_loaded(rows: int) -> None:
     store = DictStore({"f.parquet": write_file(table(i=pa.array(range(rows))))})
     (task,) = accel.plan("f.parquet", "i = 7", store=store).tasks
     assert accel.scan(pickle.loads(pickle.dumps(task)), store=store).to_table()["i"].to_pylist() == [7]
@@ -246,7 +246,7 @@ def test_as_text() -> None:
         row_groups=(3, 4),
         pages=(5, 6),
         rows=(7000, 80000),
-        rows_sure=12,
+        rows_certain=12,
         levels=levels,
         notes=("take note",),
     )
@@ -301,7 +301,7 @@ def test_two_phases_are_told_with_a_bound(
     scan = accel.scan("f.parquet", "mark = 4711", store=store, cache=accel.Cache(), options=options)
     explained = scan.explain()
     (note,) = [note for note in explained.notes if "expected to match" in note]
-    assert note.startswith(f"about 1 of {ROWS:,} rows in doubt are expected to match (by {by}): ")
+    assert note.startswith(f"about 1 of {ROWS:,} undecided rows are expected to match (by {by}): ")
     store.clear()
     assert scan.to_table().num_rows == 1
     if phases == "auto":
@@ -344,7 +344,8 @@ def test_of_two_phases_the_bytes_are_bounded_and_not_the_requests() -> None:
 
 @pytest.mark.parametrize("at_once", [0, 1 << 40])
 def test_where_only_some_columns_have_an_offset_index(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    """What is too large to decode at once is fetched first and cut, the pages of the other columns after it."""
+    """What is too large to decode at once is fetched first and cut, the pages of the other columns after
+    it."""
     monkeypatch.setattr("accel.planning.task.DECODE_AT_ONCE", at_once)
     data = write_file(TABLE, Layout(group_rows=ROWS, page_rows=500, page_index=False, dictionary=False))
     store = RecordingStore(DictStore({"f.parquet": data}))

@@ -59,7 +59,7 @@ LATER = pa.schema(
         ("carier", "did you mean 'carrier'?"),
         ("CARRIER", "did you mean 'carrier'?"),
         ("year", "there are 'carrier', 's', 'l', 't', 't'"),
-        ("*", "columns=None takes all"),
+        ("*", "leave out `columns=` for all"),
         ("s.zz", "there are 's.b', 's.c'"),
         ("s.B", "did you mean 's.b'?"),
         ("s.c.f.g", "there are 's.c.d', 's.c.e'"),
@@ -139,7 +139,8 @@ def test_of_several_files_any_column_may_be_null() -> None:
         return pa.field(name, kind, nullable=False)
 
     def nested(field: Any) -> list[pa.DataType]:
-        """What holds an integer made a field by `field`; keys of maps and lists of a fixed size are as they are."""
+        """What holds an integer made a field by `field`; keys of maps and lists of a fixed size are as they
+        are."""
         return [
             pa.int8(),
             pa.struct([field(pa.int8(), "a"), pa.field("b", pa.list_(field(pa.int8())))]),

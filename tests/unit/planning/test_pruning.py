@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 from accel.format.bounds import chunk_bounds
 from accel.format.domain import Bounds
 from accel.format.model import ParquetSchema
+from accel.planning import pruning
 from accel.planning.handle import FileHandle
 from accel.planning.partition_pruning import partition_evidence
 from accel.planning.projection import project_schema
@@ -195,6 +197,9 @@ def test_bounds_found_together_are_those_found_alone(where: str) -> None:
             if name == "domain":
                 assert one is other
                 continue
+            if other is None:
+                assert one is None, name
+                continue
             assert one.dtype == other.dtype, name
             assert one.tolist() == other.tolist(), name
 
@@ -232,6 +237,38 @@ def test_files_judged_again_in_whatever_company_are_judged_alike(where: str) -> 
     assert [not (prune_row_groups(handle, query) != Verdict.NONE).any() for handle in many] == alone
 
 
+@pytest.mark.parametrize("where", ["n = 5", "s = 'c'", "n > 3 AND s < 'x'", "n = 5 OR p = 7", "p = 8"])
+def test_what_was_judged_in_a_block_is_not_judged_again(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def made() -> list[FileHandle]:
+        schema = HANDLES[0].metadata.schema
+        many = [opened(list(range(i, i + 5)), [f"s{i}", None, "b", "c", "d"]) for i in range(12)]
+        return [of_schema(handle, schema) for handle in many]
+
+    constants = {"p": pa.scalar(8, pa.int64())}
+    query, other = query_of(where, constants), query_of("n = 1 AND s = 'x'", constants)
+    due = [prune_row_groups(handle, query).tolist() for handle in made()]
+    due_other = [prune_row_groups(handle, other).tolist() for handle in made()]
+    many = made()
+    judged: list[int] = []
+    prune = pruning.prune
+
+    def counted(bound: Any, bounds: Any, n: int, **more: Any) -> Any:
+        judged.append(n)
+        return prune(bound, bounds, n, **more)
+
+    monkeypatch.setattr(pruning, "prune", counted)
+    excluded_files(many, query)
+    units = sum(map(len, due))
+    assert judged == [units]
+    assert [prune_row_groups(handle, query).tolist() for handle in many] == due
+    # Without a bound of any column nothing is shared.
+    assert len(judged) == (1 if query.prunable else 13)
+    assert [prune_row_groups(handle, other).tolist() for handle in many] == due_other
+    excluded_files(many[::-1], other)
+    assert [prune_row_groups(handle, query).tolist() for handle in many] == due
+    assert [prune_row_groups(handle, other).tolist() for handle in many] == due_other
+
+
 def test_another_column_is_learned_together_too() -> None:
     """Files on a statistics get it in addition, and none of them is laid out for it."""
     schema = HANDLES[0].shared.schema
@@ -242,4 +279,4 @@ def test_another_column_is_learned_together_too() -> None:
         statistics = many[0].statistics
         assert statistics is not None and statistics.holds(many)
     assert sorted(statistics.bounds) == [0, 1]
-    assert [handle._view is None for handle in many] == [place != 3 for place in range(10)]
+    assert [handle.has_view for handle in many] == [place == 3 for place in range(10)]

@@ -182,7 +182,7 @@ def test_a_predicate_over_a_type_that_does_not_fit(
 ) -> None:
     with pytest.raises(SchemaMismatchError) as caught:
         ask(where, [], schema=pa.schema([("a", meant)]), file=pa.schema([("a", file)]))
-    hint = "give schema= with a type that holds both"
+    hint = "give `schema=` with a type that holds both"
     assert str(caught.value) == f"u: {message} in the scan's schema ({hint})"
 
 
@@ -197,7 +197,9 @@ def test_names_that_stand_for_two_columns_of_a_later_file(where: str | None, col
     file = pa.schema([("a", pa.int64()), ("a", pa.int64()), ("z", pa.string())])
     with pytest.raises(SchemaMismatchError) as caught:
         ask(where, columns, file=file)
-    assert str(caught.value) == ("u: the file has 2 columns named 'a' (name others in columns= and where=)")
+    assert str(caught.value) == (
+        "u: the file has 2 columns named 'a' (name others in `columns=` and `where=`)"
+    )
     assert ask("z = 'x'", ["z"], file=file).output_leaves == (2,)
 
 

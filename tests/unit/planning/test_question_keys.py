@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from accel.planning.evolution import NO_EVOLUTION, Evolution, FieldDefaults
+from accel.planning.promotion import Promotion
 from accel.planning.query import FileQuery, Question
 from accel.planning.question_keys import predicate_key, rows_key
 from accel.planning.selection import RowSelection
@@ -147,11 +149,19 @@ class Task:
     """Of a `ScanTask` what a key is made of."""
 
     def __init__(
-        self, row_group: int, *, int96_unit: str = "ns", where: str | None = None, **asked: Any
+        self,
+        row_group: int,
+        *,
+        int96_unit: str = "ns",
+        where: str | None = None,
+        first_row: int = 0,
+        evolution: Evolution = NO_EVOLUTION,
+        **asked: Any,
     ) -> None:
         self.query = query(where, **{"output": RESULT, "output_leaves": (0, 1), **asked})
         self.int96_unit = int96_unit
-        self.question = Question(None, SCHEMA, RESULT, ())
+        self.question = Question(None, SCHEMA, RESULT, (), evolution=evolution)
+        self.first_row = first_row
         self.row_group, self.file = row_group, self
 
 
@@ -159,13 +169,13 @@ def key(
     *,
     row_group: int = 1,
     rows: Any = ((3, 4), (7, 9)),
-    sure: Any = None,
+    certain: Any = None,
     batch_rows: int = 100,
     **asked: Any,
 ) -> tuple[bytes, ...] | None:
     task: Any = Task(row_group, **asked)
     task.rows = RowSelection.of(rows)
-    task.sure = task.rows if sure is None else RowSelection.of(sure)
+    task.certain = task.rows if certain is None else RowSelection.of(certain)
     return rows_key(task, batch_rows=batch_rows)
 
 
@@ -195,6 +205,12 @@ OTHERS: dict[str, dict[str, Any]] = {
     "another value of it": {"output_constants": {"year": pa.scalar(2014)}},
     "its type": {"output_constants": {"year": pa.scalar(2013, pa.int32())}},
     "null": {"output_constants": {"year": pa.scalar(None, pa.int64())}},
+    "number of the first row": {"first_row": 7},
+    "changes of types": {"evolution": Evolution(Promotion.SQL)},
+    "a default": {"evolution": Evolution(defaults=FieldDefaults({("a", "b"): pa.scalar(1)}))},
+    "another default": {"evolution": Evolution(defaults=FieldDefaults({("a", "b"): pa.scalar(2)}))},
+    "what nulls stand for": {"coalesced": {"a": pa.scalar(1)}},
+    "another value of that": {"coalesced": {"a": pa.scalar(2)}},
 }
 
 
@@ -210,17 +226,17 @@ IN_DOUBT: dict[str, dict[str, Any]] = {
     "column of the path": {"constants": {("month",): pa.scalar(7)}},
     "the file's type": {"schema": SCHEMA.set(0, pa.field("i", pa.int32()))},
     "conformed": {"conformed": {("i",): pa.float64()}},
-    "some are sure": {"sure": ((3, 4),)},
-    "others are": {"sure": ((7, 8),)},
-    "as many others": {"sure": ((8, 9),)},
-    "all are": {"sure": None},
+    "some are certain": {"certain": ((3, 4),)},
+    "others are": {"certain": ((7, 8),)},
+    "as many others": {"certain": ((8, 9),)},
+    "all are": {"certain": None},
     "rows": {"rows": ((3, 4), (7, 10))},
     "result": {"output_leaves": (0, 2)},
 }
 
 
 def test_of_rows_in_doubt_the_predicate_is_in_the_key() -> None:
-    asked: dict[str, Any] = {"where": "i = 1", "sure": ()}
+    asked: dict[str, Any] = {"where": "i = 1", "certain": ()}
     keys = [key(**asked), *(key(**{**asked, **other}) for other in IN_DOUBT.values())]
     assert None not in keys
     assert keys[0] == key(**asked)
@@ -233,7 +249,7 @@ def test_of_rows_that_are_sure_it_is_not() -> None:
 
 def test_a_long_predicate_has_no_key_where_rows_are_in_doubt() -> None:
     long = f"i IN ({', '.join(map(str, range(0, 9000, 7)))})"
-    assert key(where=long, sure=((3, 4),)) is None
+    assert key(where=long, certain=((3, 4),)) is None
     assert key(where=long) == key()
 
 
@@ -257,7 +273,7 @@ class Mine(pa.ExtensionType):  # type: ignore[misc]
 def test_what_does_not_pickle_has_no_key() -> None:
     constant = pa.ExtensionArray.from_storage(Mine(), pa.array([None], pa.int64()))[0]
     assert key(output_constants={"year": constant}) is None
-    assert key(where="i = 1", sure=(), constants={("p",): constant}) is None
+    assert key(where="i = 1", certain=(), constants={("p",): constant}) is None
     assert key_of(query("i = 1", constants={("p",): constant}), "ns") is None
 
 

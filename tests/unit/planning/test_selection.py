@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.planning.file_entry import FileEntry, match_selection
+from accel.planning.file_entry import FileEntry
 from accel.planning.selection import RowSelection
+from accel.scanning.selected_source import match_selection
 
 
 def one_run(size: int) -> st.SearchStrategy[list[bool]]:
@@ -223,3 +224,13 @@ def test_a_selection_that_names_no_one_file_is_refused(name: str, text: str) -> 
 )
 def test_one_row_more_after_each_range(ranges: list[tuple[int, int]], grown: list[tuple[int, int]]) -> None:
     assert list(RowSelection.of(ranges).grown()) == grown
+
+
+def test_all_rows_are_one_selection_that_nobody_changes() -> None:
+    rows = RowSelection.all(7)
+    assert rows is RowSelection.all(7)
+    assert list(rows) == [(0, 7)]
+    with pytest.raises(ValueError, match="read-only"):
+        rows.stops[0] = 8
+    assert list(rows.without(rows, 7)) == []
+    assert not RowSelection.all(0)

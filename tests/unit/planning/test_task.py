@@ -50,14 +50,14 @@ def task() -> ScanTask:
 )
 def test_truncated(task: ScanTask, limit: int, rows: list[tuple[int, int]], pages: list[int]) -> None:
     cut = truncate_task(task, limit)
-    assert list(cut.rows) == list(cut.sure) == rows
+    assert list(cut.rows) == list(cut.certain) == rows
     for leaf in cut.reads:
         assert leaf.ordinal.tolist() == pages
         assert len(leaf.offset) == len(leaf.size) == len(leaf.first_row) == len(leaf.stop_row) == len(pages)
 
 
 def test_a_task_with_a_filter_is_left_whole(task: ScanTask) -> None:
-    filtered = replace(task, sure=RowSelection.of([(5, 6)]))
+    filtered = replace(task, certain=RowSelection.of([(5, 6)]))
     assert filtered.needs_filter
     assert truncate_task(filtered, 1) is filtered
 
@@ -84,14 +84,14 @@ HELD = ((100, memoryview(bytes(range(50)))), (10, memoryview(b"0123456789")))
         pytest.param((140, 160), (140, 160), b"z" * 20, b"z" * 20, id="the beginning is no use"),
     ],
 )
-def test_bytes_at_hand(
+def test_bytes_loaded(
     task: ScanTask,
     wanted: tuple[int, int],
     missing: tuple[int, int] | None,
     asked: bytes | None,
     whole: bytes,
 ) -> None:
-    file = replace(task.file, at_hand=HELD)
+    file = replace(task.file, loaded=HELD)
     assert file.missing(ByteRange(*wanted)) == (None if missing is None else ByteRange(*missing))
     assert file.complete(ByteRange(*wanted), None if asked is None else memoryview(asked)) == whole
 
@@ -105,12 +105,10 @@ def test_bytes_at_hand(
         pytest.param((60, 70), (60, 70), id="beyond all"),
     ],
 )
-def test_bytes_at_hand_twice(
-    task: ScanTask, wanted: tuple[int, int], missing: tuple[int, int] | None
-) -> None:
+def test_bytes_loaded_twice(task: ScanTask, wanted: tuple[int, int], missing: tuple[int, int] | None) -> None:
     data = bytes(range(60))
     spans = [(25, 60), (10, 40), (20, 35)]
-    file = replace(task.file, at_hand=tuple((a, memoryview(data[a:b])) for a, b in spans))
+    file = replace(task.file, loaded=tuple((a, memoryview(data[a:b])) for a, b in spans))
     want, rest = ByteRange(*wanted), None if missing is None else ByteRange(*missing)
     assert file.missing(want) == rest
     if want.end <= 60:
@@ -128,18 +126,18 @@ class Looked:
         return 10
 
 
-def test_of_many_bytes_at_hand_few_are_looked_at(task: ScanTask) -> None:
+def test_of_many_bytes_loaded_few_are_looked_at(task: ScanTask) -> None:
     # Chunks without an offset index that are cut when read: of 10,000 columns so many.
     held = tuple((at, Looked()) for at in range(0, 20_000, 20))
-    file = replace(task.file, at_hand=held)
+    file = replace(task.file, loaded=held)
     before = Looked.count
     assert [file.missing(ByteRange(at, at + 10)) for at, _ in held] == [None] * len(held)
     assert Looked.count - before <= 10 * len(held)
 
 
 def test_bytes_that_nobody_asked_for(task: ScanTask) -> None:
-    with pytest.raises(ValueError, match="bytes 0..9 is neither at hand nor was it asked for"):
-        replace(task.file, at_hand=HELD).complete(ByteRange(0, 9), None)
+    with pytest.raises(ValueError, match="bytes 0..9 is neither loaded nor wanted"):
+        replace(task.file, loaded=HELD).complete(ByteRange(0, 9), None)
 
 
 # -- adjacent tasks ---------------------------------------------------------------------------------
@@ -279,7 +277,7 @@ def test_what_was_planned_is_fine() -> None:
         pytest.param(
             lambda row: row.update(row_starts=[10, 12], row_stops=[13, 40]), "not some of", id="overlapping"
         ),
-        pytest.param(put("row_starts", [21]), "is sure of rows", id="sure of others"),
+        pytest.param(put("row_starts", [21]), "is certain of rows", id="certain of others"),
         pytest.param(put("row_starts", [9]), "reads no page of rows", id="rows without pages"),
         pytest.param(lambda row: row["leaves"].pop(), "columns of its result", id="a column less"),
         pytest.param(lambda row: row["leaves"].reverse(), "not in order", id="columns the other way round"),

@@ -107,7 +107,7 @@ def test_tasks_travel(store: RecordingStore, case: str) -> None:
     back = list(decode_tasks(sent))
     assert len(back) == len(plan.tasks)
     for task, copy in zip(plan.tasks, back, strict=True):
-        for name in ("row_group", "num_rows", "rows", "sure"):
+        for name in ("row_group", "num_rows", "rows", "certain"):
             assert equal(getattr(task, name), getattr(copy, name)), name
         assert [equal(_moved(a, b), b) for a, b in zip(task.reads, copy.reads, strict=True)] == [True] * len(
             task.reads

@@ -27,14 +27,14 @@ NONE = RowSelection.none()
 FIRST_ROWS = [0, 25, 50, 75]
 
 
-def task(*, page_bytes: int, rows: RowSelection = ALL, sure: RowSelection = NONE) -> ScanTask:
+def task(*, page_bytes: int, rows: RowSelection = ALL, certain: RowSelection = NONE) -> ScanTask:
     filtered = reads(leaf=0, first_rows=FIRST_ROWS, rows=rows, for_filter=True, for_output=False)
     late = reads(leaf=1, first_rows=FIRST_ROWS, rows=rows, start=9000, page_bytes=page_bytes)
-    return ScanTask(None, 0, ROWS, rows, sure, (filtered, late))  # type: ignore[arg-type]
+    return ScanTask(None, 0, ROWS, rows, certain, (filtered, late))  # type: ignore[arg-type]
 
 
 def weigh(task: ScanTask, share: float, **network: float) -> tuple[int, bool]:
-    given = {"latency": 0.03, "bandwidth": 90e6, "abreast": 1} | network
+    given = {"latency": 0.03, "bandwidth": 90e6, "concurrent": 1} | network
     found = forecast(task, share, **given)  # type: ignore[arg-type]
     return found.expected_bytes, found.pays
 
@@ -54,26 +54,27 @@ def test_bytes_against_a_round_trip(page_bytes: int, share: float, expected: int
     assert verdict is pays
 
 
-@pytest.mark.parametrize("sure", [NONE, ALL], ids=["in doubt", "settled"])
-def test_what_each_phase_comes_to(sure: RowSelection) -> None:
-    found = forecast(task(page_bytes=1_000, sure=sure), 0.0, latency=0.03, bandwidth=90e6, abreast=1)
+@pytest.mark.parametrize("certain", [NONE, ALL], ids=["undecided", "settled"])
+def test_what_each_phase_comes_to(certain: RowSelection) -> None:
+    found = forecast(task(page_bytes=1_000, certain=certain), 0.0, latency=0.03, bandwidth=90e6, concurrent=1)
     assert (found.first_bytes, found.late_bytes) == (40, 4_000)
-    assert (found.expected_bytes, found.pays) == (4_000 if sure else 0, False)
+    assert (found.expected_bytes, found.pays) == (4_000 if certain else 0, False)
 
 
 def test_each_run_of_pages_is_a_request() -> None:
-    """Half of the pages are kept, one beside the other or not: what is saved pays for one request, not for two."""
+    """Half of the pages are kept, one beside the other or not: what is saved pays for one request, not for
+    two."""
     second = 1 / 1e9 + 2e-9  # a byte received
     page_bytes = int(1.5 * 1.25 * REQUEST_SECONDS / second / 2)
     verdicts = [
-        weigh(task(page_bytes=page_bytes, sure=RowSelection.of(sure)), 0.0, latency=0.0, bandwidth=1e9)
-        for sure in ([(0, 50)], [(50, 100)], [(0, 25), (50, 75)], [(25, 50), (75, 100)])
+        weigh(task(page_bytes=page_bytes, certain=RowSelection.of(certain)), 0.0, latency=0.0, bandwidth=1e9)
+        for certain in ([(0, 50)], [(50, 100)], [(0, 25), (50, 75)], [(25, 50), (75, 100)])
     ]
     assert verdicts == [(2 * page_bytes, pays) for pays in (True, True, False, False)]
 
 
 def test_what_is_left_out_of_a_whole_chunk_need_not_be_decoded() -> None:
-    """One row in a hundred in doubt, hundred rows: a chance of 0.634 that the chunk is read."""
+    """One row in a hundred undecided, hundred rows: a chance of 0.634 that the chunk is read."""
     filtered = reads(leaf=0, first_rows=FIRST_ROWS, rows=ALL, for_filter=True, for_output=False)
     chunk = dataclasses.replace(whole(leaf=1), chunk=ByteRange(0, 10_000_000), expansion=10.0)
     some = ScanTask(None, 0, ROWS, ALL, NONE, (filtered, chunk))  # type: ignore[arg-type]
@@ -88,11 +89,12 @@ def test_the_network_decides() -> None:
     assert not weigh(some, 0.0, latency=0.2)[1]
     assert not weigh(some, 0.0, bandwidth=1e12)[1]
     # Eight tasks wait for their second round trips together.
-    assert weigh(some, 0.0, latency=0.1, abreast=8)[1]
+    assert weigh(some, 0.0, latency=0.1, concurrent=8)[1]
 
 
 def test_what_is_decoded_counts_where_it_comes_whole() -> None:
-    """In one trip, too, only pages with a row that matches are decoded; a chunk without index is, once it is here."""
+    """In one trip, too, only pages with a row that matches are decoded; a chunk without index is, once it is
+    here."""
     filtered = reads(leaf=0, first_rows=FIRST_ROWS, rows=ALL, for_filter=True, for_output=False)
     paged = dataclasses.replace(
         reads(leaf=1, first_rows=FIRST_ROWS, rows=ALL, start=9000, page_bytes=500_000), expansion=20.0
@@ -112,13 +114,13 @@ def test_a_byte_costs_something_over_any_network() -> None:
 
 
 def test_pages_with_sure_rows_are_read_anyway() -> None:
-    some = task(page_bytes=1_000_000, sure=RowSelection.of([(0, 25)]))
+    some = task(page_bytes=1_000_000, certain=RowSelection.of([(0, 25)]))
     assert weigh(some, 0.0)[0] == 1_000_000
     assert weigh(some, 1.0)[0] == 4_000_000
 
 
 def test_rows_in_doubt_are_what_counts() -> None:
-    """Two rows in doubt in the last page, none elsewhere."""
+    """Two undecided rows in the last page, none elsewhere."""
     some = task(page_bytes=1_000_000, rows=RowSelection.of([(98, 100)]))
     assert weigh(some, 0.5)[0] == 750_000
 
@@ -126,7 +128,7 @@ def test_rows_in_doubt_are_what_counts() -> None:
 def test_nothing_to_weigh() -> None:
     both = reads(leaf=0, first_rows=FIRST_ROWS, rows=ALL, for_filter=True)
     assert not weigh(ScanTask(None, 0, ROWS, ALL, NONE, (both,)), 0.0)[1]  # type: ignore[arg-type]
-    settled = task(page_bytes=10_000_000, sure=ALL)
+    settled = task(page_bytes=10_000_000, certain=ALL)
     assert not weigh(settled, 0.0)[1]
 
 
@@ -141,22 +143,22 @@ def test_a_chunk_without_index_comes_or_does_not() -> None:
 def pieces(piece_bytes: int = 1 << 20) -> list[Piece]:
     filtered = reads(leaf=0, first_rows=FIRST_ROWS, rows=ALL, for_filter=True, for_output=False)
     late = reads(leaf=1, first_rows=[0, 40, 80], rows=ALL, start=9000)
-    return cut_pieces((filtered, late), ALL, sure=NONE, num_rows=ROWS, size=PieceSize(piece_bytes))
+    return cut_pieces((filtered, late), ALL, certain=NONE, num_rows=ROWS, size=PieceSize(piece_bytes))
 
 
 def test_first_the_filter() -> None:
     (piece,) = pieces()
     first = filter_phase(piece)
     assert [part.reads.leaf for part in first.leaves] == [0]
-    assert (first.rows, first.sure, first.start, first.stop) == (piece.rows, piece.sure, 0, ROWS)
+    assert (first.rows, first.certain, first.start, first.stop) == (piece.rows, piece.certain, 0, ROWS)
 
 
 def test_then_the_pages_that_hold_what_matched() -> None:
     (piece,) = pieces()
     rows = RowSelection.of([(3, 5), (99, 100)])
-    second = output_phase(piece, rows, at_hand=lambda leaf, ordinal: False)
+    second = output_phase(piece, rows, is_carried=lambda leaf, ordinal: False)
     (part,) = second.leaves
-    assert second.rows == second.sure == rows
+    assert second.rows == second.certain == rows
     assert part.reads.ordinal.tolist() == [0, 2]
     assert part.runs() == [(0, 1), (1, 2)]
     assert (part.lo, part.hi, part.carried) == (0, 2, False)
@@ -168,12 +170,12 @@ def test_a_page_that_straddles_the_cut(here: bool) -> None:
     second = next(p for p in pieces(piece_bytes=20)[1:] if any(part.carried for part in p.leaves))
     asked: list[tuple[int, int]] = []
 
-    def at_hand(leaf: int, ordinal: int) -> bool:
+    def is_carried(leaf: int, ordinal: int) -> bool:
         asked.append((leaf, ordinal))
         return here
 
     late: PieceLeaf = next(p for p in second.leaves if p.reads.leaf == 1)
-    found = output_phase(second, second.rows, at_hand=at_hand)
+    found = output_phase(second, second.rows, is_carried=is_carried)
     assert asked == [(1, int(late.reads.ordinal[late.lo]))]
     assert found.leaves[0].carried is here
     assert found.leaves[0].reads.ordinal.tolist() == late.reads.ordinal[late.lo : late.hi].tolist()
@@ -181,7 +183,7 @@ def test_a_page_that_straddles_the_cut(here: bool) -> None:
     beyond = second.rows.within(int(late.reads.stop_row[late.lo]), ROWS)
     if beyond:
         asked.clear()
-        output_phase(second, beyond, at_hand=at_hand)
+        output_phase(second, beyond, is_carried=is_carried)
         assert asked == []
 
 
@@ -221,7 +223,7 @@ def test_a_large_second_phase_is_cut(carried: bool) -> None:
         [False] * 2,
         [False] * 2,
     ]
-    assert all(part.sure == part.rows for part in parts)
+    assert all(part.certain == part.rows for part in parts)
 
 
 def test_a_second_phase_that_fits_is_not_cut() -> None:
@@ -235,7 +237,7 @@ def test_a_second_phase_that_fits_is_not_cut() -> None:
 def test_whole_chunks_stay_whole() -> None:
     late = PieceLeaf(dataclasses.replace(whole(leaf=1), for_output=True), 0, 0, False)
     piece = Piece(ALL, NONE, (late,), 0, ROWS)
-    assert output_phase(piece, RowSelection.of([(1, 2)]), at_hand=lambda *_: False).leaves == (late,)
+    assert output_phase(piece, RowSelection.of([(1, 2)]), is_carried=lambda *_: False).leaves == (late,)
 
 
 def test_counts_are_of_the_rows_selected() -> None:

@@ -1,4 +1,5 @@
-"""Names become columns, also in schemas with dots in their names; what has no meaning is refused at its place."""
+"""Names become columns, also in schemas with dots in their names; what has no meaning is refused at its
+place."""
 
 from __future__ import annotations
 

@@ -42,7 +42,8 @@ CLOSER = "& | ~ bind closer than comparisons, so each of these takes parentheses
 EXAMPLE = '(col("a") > 1) & (col("b") != 2)'
 ALONE = "a predicate stands alone, and ~ negates it"
 OTHERS = (
-    "it has between, ilike, is_distinct_from, is_not_distinct_from, is_not_null, is_null, isin, like and starts_with; "
+    "it has between, date, date_trunc, ilike, is_distinct_from, is_not_distinct_from, is_not_null, is_null, isin, "
+    "like, starts_with and year; "
     'a field of a struct is ["value"]'
 )
 
@@ -190,7 +191,7 @@ def test_predicates_can_be_kept_copied_and_pickled() -> None:
         (lambda: col("a").startswith, "write starts_with(prefix), or like(pattern)"),
         (lambda: col("a").contains, "write like('%text%')"),
         (lambda: col("s").value, OTHERS),
-        (lambda: (col("a") > 1).isin, "& | ~ join predicates, and where= takes them"),
+        (lambda: (col("a") > 1).isin, "& | ~ join predicates, and `where=` takes them"),
         (lambda: col("a").__array__, None),
     ],
     ids=["is_in", "isNull", "startswith", "contains", "value", "predicate", "protocol"],

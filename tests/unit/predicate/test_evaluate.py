@@ -304,7 +304,7 @@ import json, sys
 import numpy as np, pyarrow as pa
 from accel.format.domain import Bounds
 from accel.predicate.bind import bind
-from accel.predicate.prune import constant_bounds
+from accel.predicate.value_bounds import constant_bounds
 from accel.predicate.evaluate import evaluate
 from accel.predicate.expr import *
 from accel.predicate.prune import prune

@@ -1,4 +1,5 @@
-"""Literals of Python, numpy, pandas and Arrow, moments as text, and comparisons without columns: exact value and type."""
+"""Literals of Python, numpy, pandas and Arrow, moments as text, and comparisons without columns: exact value
+and type."""
 
 from __future__ import annotations
 

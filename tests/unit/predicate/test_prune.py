@@ -15,8 +15,22 @@ import pytest
 
 from accel.format.domain import Bounds, Domain
 from accel.predicate.bind import bind
-from accel.predicate.expr import Column, Compare, Expr, InArray, InList, IsNull, Like, Literal, Not, Op
-from accel.predicate.prune import Evidence, Verdict, constant_bounds, prune
+from accel.predicate.expr import (
+    And,
+    Column,
+    Compare,
+    Expr,
+    InArray,
+    InList,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Op,
+    Or,
+)
+from accel.predicate.prune import Evidence, Verdict, prune
+from accel.predicate.value_bounds import constant_bounds
 
 C, D = Column(("c",)), Column(("d",))
 NAN = math.nan
@@ -136,6 +150,12 @@ FLOATS = bounds(Domain.FLOAT, [(1.0, 3.0)] * 3 + [(None, None), (-0.0, 0.0)], na
         (InList(C, (NAN, 7.0)), "F TF TF T F"),
         (InList(C, (0.0, 7.0)), "F F F F T"),
         (Compare(Op.LE, C, C), "TF TF TF T T"),
+        # A NaN passes one of the two, numbers the other: nothing passes both.
+        (And((Compare(Op.GT, C, Literal(5.0)), Compare(Op.LT, C, Literal(8.0)))), "F F F F F"),
+        (And((Compare(Op.GE, C, Literal(1.0)), Compare(Op.LE, C, Literal(3.0)))), "T TF TF F F"),
+        (Not(Or((Compare(Op.LT, C, Literal(1.0)), Compare(Op.GT, C, Literal(3.0))))), "T TF TF F F"),
+        (Or((Compare(Op.LT, C, Literal(1.0)), Compare(Op.GT, C, Literal(5.0)))), "F TF TF T T"),
+        (And((Compare(Op.GT, C, Literal(5.0)), InList(C, (NAN, 2.0)))), "F TF TF T F"),
     ],
     ids=str,
 )

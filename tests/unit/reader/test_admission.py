@@ -220,7 +220,7 @@ def test_a_budget_cuts_tasks(
 
 def test_a_task_with_a_filter_spends_nothing(tasks: tuple[ScanTask, ...]) -> None:
     budget = Budget(5)
-    filtered = replace(tasks[0], sure=RowSelection.none())
+    filtered = replace(tasks[0], certain=RowSelection.none())
     assert budget.cut(filtered) is filtered
     assert budget.left == 5
 

@@ -174,7 +174,7 @@ def test_what_small_files_take_says_nothing_of_large_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("abreast", "size", "first"),
+    ("concurrent", "size", "first"),
     [
         (1, MIB, 128 * KIB),
         (64, MIB, 128 * KIB),
@@ -186,12 +186,12 @@ def test_what_small_files_take_says_nothing_of_large_ones() -> None:
     ],
 )
 def test_files_of_which_nothing_is_known_share_what_the_rule_may_bring(
-    abreast: int, size: int | None, first: int
+    concurrent: int, size: int | None, first: int
 ) -> None:
     hints = TailHints(accel.Cache(), accel.Options())
-    assert hints.of(client(), file(size=size), abreast=abreast) == first
+    assert hints.of(client(), file(size=size), concurrent=concurrent) == first
     given = TailHints(accel.Cache(), accel.Options(tail_hint=300 * KIB))
-    assert given.of(client(), file(size=size), abreast=abreast) == 300 * KIB
+    assert given.of(client(), file(size=size), concurrent=concurrent) == 300 * KIB
 
 
 def test_a_scan_shows_nothing_of_another_store_nor_to_the_next_scan() -> None:

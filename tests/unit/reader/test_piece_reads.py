@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
-from accel.decode import stack
 from accel.errors import ParquetFormatError
 from accel.testing import DictStore
 
@@ -30,7 +29,8 @@ def written() -> bytes:
 
 
 def damaged(part: str, *groups: int) -> bytes:
-    """With the text's chunks of these row groups broken: the header of its dictionary, or what is compressed of it."""
+    """With the text's chunks of these row groups broken: the header of its dictionary, or what is compressed
+    of it."""
     data = bytearray(written())
     metadata = pq.read_metadata(io.BytesIO(bytes(data)))
     for group in groups:
@@ -43,21 +43,6 @@ def ask(data: bytes, where: Any = None, **more: Any) -> accel.Scan:
     return accel.scan("f", where, store=DictStore({"f": data}), cache=None, **more)
 
 
-@pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
-    """Of each stack: how many row groups it has, and whether these are decoded together."""
-    found: list[tuple[int, bool]] = []
-    decode = stack.decode_stack
-
-    def look(layers: Any, **settings: Any) -> Any:
-        batches = decode(layers, **settings)
-        found.append((len(layers), batches is not None))
-        return batches
-
-    monkeypatch.setattr(stack, "decode_stack", look)
-    return found
-
-
 def test_they_are_decoded_together(counted: list[tuple[int, bool]]) -> None:
     found = ask(written())
     assert found.to_table().equals(TABLE)
@@ -68,7 +53,7 @@ def test_they_are_decoded_together(counted: list[tuple[int, bool]]) -> None:
 def test_those_in_doubt_and_those_that_match_are_two_stacks(counted: list[tuple[int, bool]]) -> None:
     keys = ask(written(), "key >= 100 AND key < 500").to_table()["key"].to_pylist()
     assert keys == list(range(100, 500))
-    # The row groups 3 and 16 are each alone in doubt.
+    # The row groups 3 and 16 are each alone undecided.
     assert counted == [(12, True)]
     counted.clear()
     found = ask(written(), "text = 'text 5' AND key >= 0").to_table()
@@ -102,7 +87,8 @@ def test_what_they_select_is_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_two_tasks_of_a_row_group_may_begin_at_the_same_page() -> None:
-    """An aggregate leaves some: of the rows in doubt both columns are read, of the others the one without figures."""
+    """An aggregate leaves some: of the undecided rows both columns are read, of the others the one without
+    figures."""
     rows = 4000
     values = pa.array([((row * 2_654_435_761) % 1_000_003) / 8 for row in range(rows)], pa.float32())
     table = pa.table({"key": range(rows), "known": range(rows), "open": values})
@@ -114,3 +100,13 @@ def test_two_tasks_of_a_row_group_may_begin_at_the_same_page() -> None:
         [("known", "min"), ("open", "max")]
     )
     assert found.to_pylist() == [{"known_min": 1321, "open_max": max(values[1321:].to_pylist())}]
+
+
+def test_the_rows_of_each_are_cached_where_they_are_few(counted: list[tuple[int, bool]]) -> None:
+    cache, store = accel.Cache(), DictStore({"f": written()})
+    found = []
+    for _ in range(3):
+        scan = accel.scan("f", "text = 'text 5' AND key < 500", store=store, cache=cache)
+        assert scan.to_table()["key"].to_pylist() == list(range(5, 500, 6))
+        found.append((scan.metrics.rows_recalled, len(counted)))
+    assert found == [(0, 1), (0, 2), (83, 2)]

@@ -21,8 +21,8 @@ from accel.planning.handle import FileHandle
 from accel.planning.query import Question
 from accel.ranges import ByteRange, Kind, Suffix
 from accel.reader.reader import Reader, Tails
-from accel.store import io_loop
-from accel.store.client import client_for
+from accel.runtime import io_loop
+from accel.store.clients import Connector
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
 OPTIONS = accel.Options(tail_hint=4096, max_gap_bytes=0)
@@ -68,10 +68,9 @@ def open_file(
 ) -> tuple[Any, int, Metrics]:
     metrics = Metrics()
 
-    def client(root: str) -> Any:
-        return client_for(root, store=store, options=OPTIONS)
+    clients = Connector(storage_options=None, store=store, options=OPTIONS)
 
-    reader = Reader(client, cache=cache, options=OPTIONS, metrics=metrics)
+    reader = Reader(clients, cache=cache, options=OPTIONS, metrics=metrics)
     handle, trips = io_loop.run(reader.open(FileEntry("store:", PATH, PATH, size, etag)))
     return handle, trips, metrics
 
@@ -217,7 +216,7 @@ def test_who_joins_a_load_that_began_before_asks_whether_it_still_holds(
         store.gate = asyncio.Event()
         readers = [
             Reader(
-                lambda root: client_for(root, store=store, options=OPTIONS),
+                Connector(storage_options=None, store=store, options=OPTIONS),
                 cache=cache,
                 options=OPTIONS,
                 metrics=Metrics(),
@@ -253,10 +252,9 @@ def test_many_who_doubt_a_version_ask_once(
     sent: list[Metrics] = [Metrics() for _ in range(6)]
 
     def reader(metrics: Metrics) -> Reader:
-        def client(root: str) -> Any:
-            return client_for(root, store=store, options=OPTIONS)
+        clients = Connector(storage_options=None, store=store, options=OPTIONS)
 
-        return Reader(client, cache=cache, options=OPTIONS, metrics=metrics)
+        return Reader(clients, cache=cache, options=OPTIONS, metrics=metrics)
 
     async def play() -> list[tuple[str | None, int]]:
         await reader(Metrics()).open(file)
@@ -360,21 +358,20 @@ def test_a_tail_is_used_only_with_the_metadata_of_its_own_version() -> None:
     cache = accel.Cache(max_age=60)
     options = accel.Options(tail_hint=8192)
 
-    def client(root: str) -> Any:
-        return client_for(root, store=store, options=options)
+    clients = Connector(storage_options=None, store=store, options=options)
 
     async def play() -> tuple[str | None, int]:
-        reader = Reader(client, cache=cache, options=options, metrics=Metrics(), tails=Tails.SERVE)
+        reader = Reader(clients, cache=cache, options=options, metrics=Metrics(), tails=Tails.SERVE)
         file = FileEntry("store:", PATH, PATH)
         old, _ = await reader.open(file)
         store.put(PATH, version(5000))
         reader.forget("store:", PATH)
-        await Reader(client, cache=cache, options=options, metrics=Metrics()).open(file)
+        await Reader(clients, cache=cache, options=options, metrics=Metrics()).open(file)
         handle, _ = await reader.open(file)
         assert handle.id != old.id
         schema = handle.arrow_schema
         plan, _ = await reader.plan(file, handle, Question(None, schema, schema, ()), partition={})
-        return plan.tasks[0].file.id.etag, len(plan.tasks[0].file.at_hand)
+        return plan.tasks[0].file.id.etag, len(plan.tasks[0].file.loaded)
 
     assert io_loop.run(play()) == (store.etags[PATH], 0)
 
@@ -394,7 +391,8 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 def test_little_is_decoded_on_the_loop_and_much_in_a_thread(ran: list[object]) -> None:
-    """By what it decodes to, too: run-length encoding makes a small page a large array. And by dictionaries."""
+    """By what it decodes to, too: run-length encoding makes a small page a large array. And by
+    dictionaries."""
     store = DictStore(
         {
             "little": write_file(table(x=pa.array(np.arange(1000)))),
@@ -510,11 +508,10 @@ def test_files_of_one_schema_share_it() -> None:
     cache = accel.Cache()
     found = []
 
-    def client(root: str) -> Any:
-        return client_for(root, store=store, options=OPTIONS)
+    clients = Connector(storage_options=None, store=store, options=OPTIONS)
 
     for path in "abc":
-        reader = Reader(client, cache=cache, options=OPTIONS, metrics=Metrics())
+        reader = Reader(clients, cache=cache, options=OPTIONS, metrics=Metrics())
         found.append(io_loop.run(reader.open(FileEntry("store:", path, path)))[0])
     first, second, third = found
     assert first.metadata.schema is second.metadata.schema
@@ -582,6 +579,6 @@ def test_what_reading_teaches_counts_towards_the_limit(inner: DictStore, columns
 
 def unsaid(cache: accel.Cache) -> list[int]:
     """By how much each handle is heavier than its cache was told."""
-    entries = cache._metadata
+    entries = cache.metadata_tier
     handles = {key: one for key, one in entries.items() if isinstance(one, FileHandle)}
     return [one.nbytes - entries._Cache__size[key] for key, one in handles.items()]

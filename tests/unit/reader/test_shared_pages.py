@@ -15,9 +15,8 @@ import accel
 from accel.decode.codecs import StoredPage, store_page
 from accel.errors import StoreError
 from accel.planning.pages import LeafReads
-from accel.planning.task import ScanTask
 from accel.ranges import ByteRange
-from accel.reader.shared_pages import CarriedPages
+from accel.reader.shared_pages import SCANNED, CarriedPages
 from accel.testing import (
     DictStore,
     FaultStore,
@@ -154,8 +153,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         made.append(codec)
         return store_page(page, codec)
 
-    monkeypatch.setattr("accel.reader.shared_pages._WORTH_STORING", 0)
-    monkeypatch.setattr("accel.reader.reader._WHOLE_BYTES", 0)
+    monkeypatch.setattr("accel.reader.shared_pages.WORTH_STORING", 0)
+    monkeypatch.setattr("accel.reader.reader.WHOLE_BYTES", 0)
     monkeypatch.setattr("accel.reader.shared_pages.store_page", counted)
     return made
 
@@ -261,13 +260,13 @@ def test_whether_pages_are_kept_is_found_out_once_for_a_task_of_many_columns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[int] = []
-    nbytes = ScanTask.nbytes.fget  # type: ignore[attr-defined]
 
-    def counted(task: ScanTask) -> int:
-        asked.append(task.row_group)
-        return int(nbytes(task))
+    class Counted(int):
+        def __gt__(self, nbytes: int) -> bool:
+            asked.append(nbytes)
+            return int(self) > nbytes
 
-    monkeypatch.setattr(ScanTask, "nbytes", property(counted))
+    monkeypatch.setattr("accel.reader.shared_pages.SCANNED", Counted(SCANNED))
     counts = []
     for columns in (2, 40):
         asked.clear()

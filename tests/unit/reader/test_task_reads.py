@@ -22,8 +22,8 @@ from accel.planning.task import ScanTask
 from accel.ranges import ByteRange, Suffix
 from accel.reader import shared_pages as dictionary_reads
 from accel.reader.task_reads import TaskReads
-from accel.store import io_loop
-from accel.store.client import client_for
+from accel.runtime import io_loop
+from accel.store.clients import client_for
 from accel.testing import (
     DictStore,
     FaultStore,
@@ -67,7 +67,7 @@ def prepare(
     client = client_for("store:", store=store, options=OPTIONS)
     reads = TaskReads(task, client, cache, Metrics(), None)
     pieces = cut_pieces(
-        task.reads, task.rows, sure=task.sure, num_rows=task.num_rows, size=PieceSize(piece_bytes)
+        task.reads, task.rows, certain=task.certain, num_rows=task.num_rows, size=PieceSize(piece_bytes)
     )
     assert len(pieces) > 3
     return task, reads, pieces
@@ -119,7 +119,7 @@ def test_a_dictionary_is_kept_like_metadata(store: RecordingStore) -> None:
 def test_the_dictionaries_of_a_large_scan_are_not_kept(
     store: RecordingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dictionary_reads, "_SCANNED", 1)
+    monkeypatch.setattr(dictionary_reads, "SCANNED", 1)
     cache = accel.Cache(data=0)
     task, reads, pieces = prepare(store, cache)
     fetch_all(reads, pieces)
@@ -159,8 +159,8 @@ def test_a_failure_strands_nobody(store: RecordingStore) -> None:
 
 async def test_who_reads_meanwhile_takes_the_stored_dictionary_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many lookups at once one puts it into that form; the others find it when their pages have come."""
-    monkeypatch.setattr("accel.reader.shared_pages._WORTH_STORING", 0)
-    monkeypatch.setattr("accel.reader.reader._WHOLE_BYTES", 0)
+    monkeypatch.setattr("accel.reader.shared_pages.WORTH_STORING", 0)
+    monkeypatch.setattr("accel.reader.reader.WHOLE_BYTES", 0)
     names = [f"name {i % 400:04}" for i in range(ROWS)]
     layout = Layout(page_rows=70, dictionary=["x"], codec="zstd")
     data = write_file(table(key=pa.array(range(ROWS)), x=pa.array(names)), layout)
@@ -194,7 +194,7 @@ async def test_who_reads_meanwhile_takes_the_stored_dictionary_too(monkeypatch: 
 
 def test_a_dictionary_met_again_is_kept_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second read has it decompressed, once; the rows stay the same, and no request is added."""
-    monkeypatch.setattr("accel.reader.shared_pages._WORTH_STORING", 0)
+    monkeypatch.setattr("accel.reader.shared_pages.WORTH_STORING", 0)
     made: list[int] = []
     real = store_page
 
@@ -207,7 +207,7 @@ def test_a_dictionary_met_again_is_kept_stored(monkeypatch: pytest.MonkeyPatch) 
     data = write_file(table(x=pa.array(names)), Layout(page_rows=70, dictionary=["x"], codec="zstd"))
     store = RecordingStore(DictStore({"f.parquet": data}))
     cache = accel.Cache(data=0)
-    monkeypatch.setattr("accel.reader.reader._WHOLE_BYTES", 0)
+    monkeypatch.setattr("accel.reader.reader.WHOLE_BYTES", 0)
     options = accel.Options(tail_hint=8, max_gap_bytes=0)
 
     def rows(at: int) -> list[str]:
@@ -244,7 +244,7 @@ def reads_of(store: DictStore, cache: accel.Cache, most_bytes: int) -> tuple[Tas
     client = client_for("store:", store=store, options=accel.Options())
     reads = TaskReads(task, client, cache, Metrics(), None, most_bytes=most_bytes)
     (piece,) = cut_pieces(
-        task.reads, task.rows, sure=task.sure, num_rows=task.num_rows, size=PieceSize(1 << 20)
+        task.reads, task.rows, certain=task.certain, num_rows=task.num_rows, size=PieceSize(1 << 20)
     )
     return reads, piece
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pyarrow as pa
 
-from accel.store import io_loop
+from accel.runtime import io_loop
 from accel.testing import Layout, table, write_file
 
 __all__ = ["ROWS", "many_files", "opening_tasks"]

@@ -114,7 +114,7 @@ def test_columns_that_are_never_null_need_no_reading_to_be_counted() -> None:
     data = write_file(rows, Layout(page_rows=10, dictionary=False, statistics=False))
     scan = ask({"a.parquet": data}, where="x >= 15")
     assert values(scan.aggregate([("r", "count"), ([], "count_all")])) == [85, 85]
-    # Without statistics every row is in doubt: the filter's column is read, the other is not.
+    # Without statistics every row is undecided: the filter's column is read, the other is not.
     assert (scan.metrics.rows.kept, scan.metrics.fallbacks) == (100, 0)
 
 
@@ -185,7 +185,7 @@ async def test_floats_add_up_the_same_in_whatever_order_files_are_planned() -> N
     ]
     for order in itertools.permutations(answers):
         aggregation = Aggregation([("x", "sum")], limited=False)
-        aggregation._resolve(pa.schema([("x", pa.float64())]))
+        aggregation.resolve(pa.schema([("x", pa.float64())]))
         aggregation._answers = dict(enumerate(order))  # type: ignore[arg-type]
         await aggregation.fold(Ended(), decode_threads=1)  # type: ignore[arg-type]
         assert (aggregation.rows, values(aggregation.result())) == (3, [(1e16 + 1.0) - 1e16])
@@ -217,7 +217,7 @@ def test_a_file_that_changed_counts_as_what_it_is_now() -> None:
     first = accel.scan(names, "x >= 15", store=store, cache=cache, options=options)
     assert values(first.aggregate(ASKED)) == wanted(first)
     store.put("a.parquet", file(1000, rows=60))
-    # A page of it is in doubt and asked for: the store refuses, and the file is planned again.
+    # A page of it is undecided and asked for: the store refuses, and the file is planned again.
     again = accel.scan(names, "x >= 15", store=store, cache=cache, options=options)
     found = values(again.aggregate(ASKED))
     assert again.metrics.replans == 1

@@ -13,7 +13,7 @@ import pytest
 
 import accel
 from accel.planning.task_arrow import TASK_ARROW_SCHEMA
-from accel.store import io_loop
+from accel.runtime import io_loop
 from accel.testing import (
     DictStore,
     FaultStore,
@@ -117,7 +117,7 @@ def test_a_file_replaced_since_it_was_cached(
 ) -> None:
     """Its footer is cached and young; the first request of the new scan finds another version."""
     # So that planning has one to send.
-    monkeypatch.setattr("accel.reader.reader._WHOLE_BYTES", 0)
+    monkeypatch.setattr("accel.reader.reader.WHOLE_BYTES", 0)
     store = RecordingStore(inner)
     cache, options = accel.Cache(), accel.Options(tail_hint=8)
     assert accel.scan(PATHS, store=store, cache=cache, options=options).count_rows() == 1600
@@ -152,7 +152,8 @@ NO_KEY = {"note": ["a", "b"]}
     ids=["more", "more, filtered", "other types", "other types, filtered", "fewer", "without the filter's"],
 )
 def test_a_file_replaced_by_one_of_other_columns(columns: Any, where: Any, found: Any) -> None:
-    """The question is settled by a cached footer, whose version is no longer there: rows and columns are of one."""
+    """The question is settled by a cached footer, whose version is no longer there: rows and columns are of
+    one."""
     store, keywords = replaced_by(columns)
     scan = accel.scan("f.parquet", where, store=store, **keywords)
     if isinstance(found, type):
@@ -267,7 +268,7 @@ def test_cancelled_at_every_turn_nothing_is_left(inner: DictStore, ordered: bool
 
     async def cancel_after(turns: int) -> bool:
         before = asyncio.all_tasks()
-        running = scan._engine.start(accel.Metrics())
+        running = scan.engine.start(accel.Metrics())
 
         async def take_all() -> None:
             while await running.take() is not None:

@@ -1,8 +1,9 @@
-"""A source of somebody else's: blocks of files that carry metadata, bounds and rows; never believed over the files."""
+"""A source of somebody else's: blocks of files that carry metadata, bounds and rows; never believed over the
+files."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,18 +13,20 @@ import pytest
 
 import accel
 from accel.metrics import Metrics
-from accel.planning.file_entry import FileBlock, FileEntry, FileFacts, ValueRange
+from accel.planning.column_bounds import ColumnBounds
+from accel.planning.file_entry import FileBlock, FileEntry, FileFacts
 from accel.planning.handle import FileHandle
 from accel.planning.selection import RowSelection
 from accel.ranges import Kind, Suffix
 from accel.reader.reader import Reader
+from accel.runtime import io_loop
 from accel.scanning.engine import Engine
 from accel.scanning.file_source import FileSource, SourceRequest
 from accel.scanning.scan import Scan
 from accel.scanning.spec import check_arguments
-from accel.store import io_loop
-from accel.store.client import client_for
+from accel.store.clients import Connector
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
+from accel.versions import FileVersion
 
 OPTIONS = accel.Options(tail_hint=4096, max_gap_bytes=0)
 FILES = 200
@@ -75,7 +78,7 @@ def opened(inner: DictStore) -> dict[str, FileHandle]:
 
     async def load() -> dict[str, FileHandle]:
         reader = Reader(
-            lambda root: client_for(root, store=inner, options=OPTIONS),
+            Connector(storage_options=None, store=inner, options=OPTIONS),
             cache=accel.Cache(),
             options=OPTIONS,
             metrics=Metrics(),
@@ -101,7 +104,7 @@ def scan(
     spec = check_arguments("a catalog", where, **{**arguments, **given})
     engine = Engine(
         spec,
-        lambda root: client_for(root, store=store, options=OPTIONS),  # type: ignore[arg-type]
+        Connector(storage_options=None, store=store, options=OPTIONS),
         cache=cache,
         make_source=lambda _: source,
     )
@@ -131,6 +134,71 @@ def test_no_more_blocks_are_taken_than_a_limit_needs(store: RecordingStore) -> N
     assert catalog.blocks_yielded <= 2
 
 
+@pytest.mark.parametrize("last", [0, 1])
+def test_files_after_the_last_block_are_an_error(store: RecordingStore, last: int) -> None:
+    class Endless(Catalog):
+        async def blocks(self, request: SourceRequest) -> AsyncIterator[FileBlock]:
+            number = 0
+            async for block in super().blocks(request):
+                yield replace(block, more=number < last)
+                number += 1
+
+    with pytest.raises(accel.AccelError, match="files after a block that says that it is the last") as caught:
+        scan(store, Endless(entries(store.inner)), "k >= 0").to_table()
+    assert caught.value.hint == "give all blocks but the last one `more=True`"
+
+
+def test_a_source_without_a_block_is_an_error(store: RecordingStore) -> None:
+    with pytest.raises(accel.ObjectNotFoundError, match="names no files"):
+        scan(store, Catalog([]), "k >= 0").to_table()
+
+
+class Closed(Catalog):
+    """Keeps its generators, so that none of them is closed for being dropped, and notes which were closed."""
+
+    def __init__(self, entries: Sequence[FileEntry]) -> None:
+        super().__init__(entries)
+        self.begun: list[AsyncIterator[FileBlock]] = []
+        self.closed = 0
+
+    def blocks(self, request: SourceRequest) -> AsyncIterator[FileBlock]:
+        self.begun.append(self._blocks(super().blocks(request)))
+        return self.begun[-1]
+
+    async def _blocks(self, inner: AsyncIterator[FileBlock]) -> AsyncIterator[FileBlock]:
+        try:
+            async for block in inner:
+                yield block
+        finally:
+            self.closed += 1
+            await inner.aclose()  # type: ignore[attr-defined]
+
+
+def drop(found: accel.Scan) -> None:
+    batches = iter(found)
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(lambda found: found.head(1), id="head"),
+        pytest.param(lambda found: found.aggregate([("k", "max")]), id="aggregate"),
+        pytest.param(drop, id="close"),
+        pytest.param(lambda found: found.schema, id="schema"),
+        pytest.param(lambda found: found.explain(), id="explain"),
+        pytest.param(lambda found: found.count_rows(), id="count"),
+    ],
+)
+def test_the_source_is_closed_by_the_end_of_each_call(
+    store: RecordingStore, ask: Callable[[accel.Scan], object]
+) -> None:
+    catalog = Closed(entries(store.inner))
+    ask(scan(store, catalog, None))
+    assert catalog.closed == len(catalog.begun) >= 1
+
+
 def test_plans_aggregates_and_selections_go_through_all_blocks(store: RecordingStore) -> None:
     of = entries(store.inner)
     assert scan(store, Catalog(of, 7), "k < 100500").count_rows() == 100_500
@@ -143,7 +211,9 @@ def test_plans_aggregates_and_selections_go_through_all_blocks(store: RecordingS
 def with_facts(inner: DictStore, made: Any) -> Iterator[FileEntry]:
     for file in entries(inner):
         etag = inner.etags[file.path]
-        yield replace(file, facts=FileFacts(size=len(inner.objects[file.path]), etag=etag, **made(file)))
+        yield replace(
+            file, facts=FileFacts(version=FileVersion(len(inner.objects[file.path]), etag), **made(file))
+        )
 
 
 def test_metadata_that_the_source_has_is_not_requested(store: RecordingStore) -> None:
@@ -163,7 +233,8 @@ def test_metadata_that_the_source_has_is_not_requested(store: RecordingStore) ->
 def test_metadata_without_a_listing_is_revalidated(store: RecordingStore) -> None:
     handles = opened(store.inner)
     name = "0003"
-    facts = FileFacts(size=len(store.inner.objects[name]), etag=store.inner.etags[name], handle=handles[name])
+    version = FileVersion(len(store.inner.objects[name]), store.inner.etags[name])
+    facts = FileFacts(version=version, handle=handles[name])
     entry = FileEntry("store:", name, name, facts=facts)
     found = scan(store, Catalog([entry]), "k = 3003", accel.Cache(max_age=0))
     assert keys(found) == [3003]
@@ -173,16 +244,20 @@ def test_metadata_without_a_listing_is_revalidated(store: RecordingStore) -> Non
     assert keys(replaced) == [77_003]
 
 
-def ranges(file: FileEntry) -> dict[str, Any]:
-    first = int(file.path) * ROWS
-    values = ValueRange(
-        lower=pa.scalar(first), upper=pa.scalar(first + ROWS - 1), null_count=0, num_rows=ROWS
-    )
-    return {"bounds": {("k",): values}}
+class Bounded(Catalog):
+    """A catalog that has the bounds of `k` in each file, whose name says its first value."""
+
+    async def blocks(self, request: SourceRequest) -> AsyncIterator[FileBlock]:
+        async for block in super().blocks(request):
+            first = np.array([int(file.path) * ROWS for file in block.files])
+            bounds = ColumnBounds(
+                lower=pa.array(first), upper=pa.array(first + ROWS - 1), null_count=pa.array(first * 0)
+            )
+            yield replace(block, bounds={("k",): bounds}, num_rows=pa.array(first * 0 + ROWS))
 
 
 def test_bounds_exclude_files_before_they_are_opened(store: RecordingStore) -> None:
-    catalog = Catalog(list(with_facts(store.inner, ranges)))
+    catalog = Bounded(entries(store.inner))
     found = scan(store, catalog, "k = 77077", schema=pa.schema([("k", pa.int64()), ("noise", pa.float64())]))
     assert keys(found) == [77_077]
     assert {call.path for call in store.calls} == {"0077"}
@@ -191,10 +266,9 @@ def test_bounds_exclude_files_before_they_are_opened(store: RecordingStore) -> N
 
 @pytest.mark.parametrize("where", ["k = 77077", "NOT k = 1", "k IS NULL OR k = 5001", "noise > 2"])
 def test_facts_of_another_version_exclude_nothing(store: RecordingStore, where: str) -> None:
-    """The files were replaced by others of the same size: their bounds and rows say nothing of these."""
-    stale = list(
-        with_facts(store.inner, lambda file: {**ranges(file), "rows": {0: RowSelection.of([(0, 1)])}})
-    )
+    """The files were replaced by others of the same size: what the source knows of their rows says nothing of
+    these."""
+    stale = list(with_facts(store.inner, lambda file: {"may_match": {0: RowSelection.of([(0, 1)])}}))
     for at in range(FILES):
         store.inner.put(f"{at:04d}", data((at + 50) * ROWS))
     now = {file.path: file for file in entries(store.inner)}
@@ -206,7 +280,9 @@ def test_facts_of_another_version_exclude_nothing(store: RecordingStore, where: 
 def test_rows_that_the_source_leaves_out_are_not_read(store: RecordingStore) -> None:
     rows = {"0001": {1: RowSelection.of([(0, 100)])}, "0002": {}}
     catalog = Catalog(
-        list(with_facts(store.inner, lambda file: {"rows": rows[file.path]} if file.path in rows else {}))
+        list(
+            with_facts(store.inner, lambda file: {"may_match": rows[file.path]} if file.path in rows else {})
+        )
     )
     found = scan(store, catalog, "k < 4000 AND noise < 9")
     assert keys(found) == [*range(1000), *range(1500, 1600), *range(3000, 4000)]
@@ -223,3 +299,13 @@ def test_a_file_replaced_since_the_source_met_it_is_read_as_it_is(store: Recordi
     found = scan(store, catalog, "k >= 77990 AND noise < 9", accel.Cache())
     assert keys(found) == [*range(500_000, 501_000), *range(78_000, FILES * ROWS)]
     assert found.metrics.replans == 1
+
+
+@pytest.mark.parametrize("where", ["k = 77077", "k > 198500 AND noise < 9"])
+def test_bounds_of_an_unknown_version_exclude_nothing(store: RecordingStore, where: str) -> None:
+    """Without an etag, and without a promise that the path never changes, the bounds may be of another
+    file."""
+    store.inner.put("0003", data(77_000))
+    found = scan(store, Bounded(entries(store.inner, etags=False)), where)
+    assert keys(found) == keys(scan(store, Catalog(entries(store.inner)), where))
+    assert found.metrics.files.total == FILES

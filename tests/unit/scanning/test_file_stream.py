@@ -16,9 +16,9 @@ from accel.cache.cache_key import file_key
 from accel.errors import IndexFormatError, SchemaMismatchError
 from accel.metrics import Metrics
 from accel.planning.handle import FileHandle
+from accel.runtime import io_loop
 from accel.scanning.file_stream import FileStream
-from accel.store import io_loop
-from accel.store.client import client_for
+from accel.store.clients import client_for
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 from tests.unit.scanning.many_files import ROWS, many_files
 
@@ -208,6 +208,21 @@ def test_columns_by_position_are_checked_of_every_file(store: RecordingStore) ->
         accel.plan(paths("a", "b", "c"), "key = 5", store=inner, cache=cache)
 
 
+async def test_columns_by_position_are_those_of_the_first_file_whichever_comes_first() -> None:
+    one = pa.array([1], pa.int64())
+    inner = DictStore({"a": write_file(table(x=one, y=one)), "b": write_file(table(y=one, x=one))})
+
+    class FirstIsLate(RecordingStore):
+        async def read(self, path: str, want: Any, *, if_match: str | None = None) -> Any:
+            if path == "a":
+                await asyncio.sleep(0.2)
+            return await super().read(path, want, if_match=if_match)
+
+    scan = accel.scan(paths("a", "b"), store=FirstIsLate(inner), cache=None)
+    with pytest.raises(SchemaMismatchError, match="differ in name or order"):
+        await scan.to_table_async()
+
+
 @pytest.mark.parametrize("cold", [True, False], ids=["opened", "cached"])
 def test_columns_by_position_are_checked_of_what_statistics_exclude(cold: bool) -> None:
     """Whether a file has just been opened, ahead of its turn, or was known."""
@@ -273,10 +288,10 @@ async def test_many_may_take_from_one_stream(store: RecordingStore, cache: accel
             await asyncio.sleep(0)
 
     async def work() -> None:
-        engine = accel.scan("d/", "key IN (5, 801, 1100)", store=store, cache=cache)._engine
+        engine = accel.scan("d/", "key IN (5, 801, 1100)", store=store, cache=cache).engine
         from accel.reader.reader import Tails
 
-        source = engine._resolved(Metrics(), Tails.DROP)
+        source = engine.resolved(Metrics(), Tails.DROP)
         pruned: dict[int, Any] = {}
         stream = FileStream(source, pruned=pruned)
         async with asyncio.TaskGroup() as group:

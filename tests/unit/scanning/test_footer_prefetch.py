@@ -22,11 +22,12 @@ from accel.metrics import Metrics
 from accel.options import KIB, MIB
 from accel.planning.read_request import Tail
 from accel.ranges import Suffix
+from accel.reader import footer_prefetch
+from accel.reader import footer_prefetch as width
+from accel.reader.footer_prefetch import BatchWorker, FooterBatchParser, PrefetchedFile, RequestWidth
 from accel.reader.reader import Tails
-from accel.scanning import footer_prefetch, resolved_source
-from accel.scanning import footer_prefetch as width
-from accel.scanning.footer_prefetch import BatchWorker, FooterBatchParser, PrefetchedFile, RequestWidth
-from accel.store import io_loop
+from accel.runtime import io_loop
+from accel.scanning import block_pruning
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 from bench.micro.footers import WRITERS
 from tests.unit.scanning.many_files import many_files, opening_tasks
@@ -82,8 +83,8 @@ def test_footers_that_are_longer_than_the_hint(objects: dict[str, bytes], hint: 
 
 @pytest.mark.parametrize("longer", [0, 3], ids=["all alike", "some with longer footers"])
 def test_what_larger_files_take_is_what_others_of_the_scan_are_asked_for(longer: int) -> None:
-    """Of 60 KB each: the first are asked for whole, those that follow for their footers, and what a longer footer lacks
-    is asked for as well."""
+    """Of 60 KB each: the first are asked for whole, those that follow for their footers, and what a longer
+    footer lacks is asked for as well."""
     count, rows = 200, 1500
 
     def written(at: int) -> bytes:
@@ -104,13 +105,15 @@ def test_what_larger_files_take_is_what_others_of_the_scan_are_asked_for(longer:
     # Those that have come are gone through 64 at a time.
     assert (max(lengths[100:]) == 4 * KIB) == (not longer)
     assert max(lengths[160:]) < 16 * KIB
-    # What a longer footer lacks is one request, until one has shown it; so are the pages of the file that has the row.
+    # What a longer footer lacks is one request, until one has shown it; so are the pages of the file that has
+    # the row.
     assert store.requests - 1 - count <= (longer > 0) + 2
     assert sum(call.received for call in store.calls) < sum(map(len, objects.values())) // 2
 
 
 def test_round_trips_of_files_that_are_opened_only_to_be_passed_over() -> None:
-    """The footers of the first and the last come at once; those of the others, which are longer, take two requests."""
+    """The footers of the first and the last come at once; those of the others, which are longer, take two
+    requests."""
     objects = many_files(8)
     long = table(key=pa.array(range(100, 200), pa.int64()))
     objects |= {name: write_file(long, Layout(group_rows=1)) for name in list(objects)[1:7]}
@@ -188,8 +191,8 @@ def test_more_requests_only_while_the_loop_is_idle(
 
     work = time.monotonic if busy else float
     monkeypatch.setattr(footer_prefetch, "time", SimpleNamespace(monotonic=time.monotonic, thread_time=work))
-    monkeypatch.setattr(footer_prefetch, "_AT_FIRST", 4)
-    monkeypatch.setattr(footer_prefetch, "_MORE", 4)
+    monkeypatch.setattr(footer_prefetch, "AT_FIRST", 4)
+    monkeypatch.setattr(footer_prefetch, "MORE", 4)
     store = Far(DictStore(objects))
     options = accel.Options(max_files_in_flight=12)
     assert keys(accel.scan("d/", "key = 77", store=store, cache=None, options=options)) == [77]
@@ -240,7 +243,7 @@ def test_what_fails_for_many_at_once_is_told(
     if name == "parse":
         monkeypatch.setattr(footer_prefetch.FooterBatchParser, "parse", fail)
     else:
-        monkeypatch.setattr(resolved_source, "excluded_together", fail)
+        monkeypatch.setattr(block_pruning, "excluded_together", fail)
     cache = accel.Cache()
     scan = accel.scan("d/", where, store=store, cache=cache)
 
@@ -358,9 +361,9 @@ def test_closing_stops_the_clocks(objects: dict[str, bytes], monkeypatch: pytest
                 await asyncio.Event().wait()
             return await super().read(path, want, if_match=if_match)
 
-    monkeypatch.setattr(footer_prefetch, "_AT_FIRST", 4)
-    monkeypatch.setattr(footer_prefetch, "_LOOK", 3600.0)
-    monkeypatch.setattr(footer_prefetch, "_PATIENCE", 3600.0)
+    monkeypatch.setattr(footer_prefetch, "AT_FIRST", 4)
+    monkeypatch.setattr(footer_prefetch, "LOOK", 3600.0)
+    monkeypatch.setattr(footer_prefetch, "PATIENCE", 3600.0)
     clocks: dict[str, asyncio.TimerHandle] = {}
 
     async def play() -> None:
@@ -393,7 +396,8 @@ def test_closing_stops_the_clocks(objects: dict[str, bytes], monkeypatch: pytest
 
 
 def test_what_is_held_of_files_that_wait_for_the_first_is_bounded() -> None:
-    """No more is looked at ahead than `memory_limit` has room for, but for the files that are looked at together."""
+    """No more is looked at ahead than `memory_limit` has room for, but for the files that are looked at
+    together."""
     objects = many_files(130)
     options = accel.Options(memory_limit=4 * 5 * 128 * 1024, max_files_in_flight=4)
     freed = asyncio.Event()
@@ -430,7 +434,7 @@ def test_none_is_opened_ahead_after_one_that_failed(objects: dict[str, bytes]) -
     scan = accel.scan("d/", "key = 77", store=DictStore(broken), cache=None)
 
     async def play() -> tuple[PrefetchedFile | None, PrefetchedFile | None]:
-        source = scan._engine._resolved(Metrics(), Tails.DROP)
+        source = scan.engine.resolved(Metrics(), Tails.DROP)
         files = (await source.first_block()).files
         ahead = source.make_prefetcher()
         assert ahead is not None
@@ -647,7 +651,7 @@ class Clock:
         self.now = self.worked = 0.0
         told = SimpleNamespace(monotonic=lambda: self.now, thread_time=lambda: self.worked)
         monkeypatch.setattr(width, "time", told)
-        monkeypatch.setattr(width, "_LOOK", 0.0)
+        monkeypatch.setattr(width, "LOOK", 0.0)
 
 
 async def turns() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 import accel
 from accel.ranges import ByteRange
-from accel.store import io_loop
+from accel.runtime import io_loop
 from accel.testing import DictStore, Layout, table, write_file
 
 pytestmark = pytest.mark.usefixtures("few_to_collect")
@@ -250,7 +250,8 @@ def test_a_type_checker_knows_how_to_stop_early() -> None:
 
 @pytest.mark.parametrize("values", [["a", "b"], [0.5, 1.5], [[1], [2]]], ids=["texts", "as wide", "lists"])
 def test_a_stream_has_the_schema_that_was_told(values: list[object]) -> None:
-    """Whoever takes a C stream reads the buffers by the schema: of other types they would be read as what they are not."""
+    """Whoever takes a C stream reads the buffers by the schema: of other types they would be read as what
+    they are not."""
     store = DictStore({"f": BLOB})
     scan = accel.scan("f", store=store, cache=accel.Cache(max_age=0))
     assert scan.schema.types == [pa.int64()]

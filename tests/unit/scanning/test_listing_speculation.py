@@ -1,4 +1,5 @@
-"""Sources read as they were the last time, while their store is asked: a trip less, and the rows that are there now."""
+"""Sources read as they were the last time, while their store is asked: a trip less, and the rows that are
+there now."""
 
 from __future__ import annotations
 
@@ -18,10 +19,11 @@ import accel
 from accel.planning.file_entry import FileBlock, FileEntry, FileFacts
 from accel.planning.handle import FileHandle
 from accel.ranges import ByteRange, Kind, Suffix
+from accel.runtime import io_loop
 from accel.scanning.file_stream import ListingSpeculation
-from accel.store import io_loop
 from accel.store.range_store import ObjectEntry, Payload
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
+from accel.versions import FileVersion
 
 OPTIONS = accel.Options(tail_hint=4096, max_gap_bytes=0)
 WAIT = 20
@@ -37,7 +39,8 @@ def file(first: int, rows: int = 3000) -> bytes:
 
 
 class HeldListings(DictStore):
-    """Lists once it is let, and what does not wait for it has been done; `reads` counts what was read of objects."""
+    """Lists once it is let, and what does not wait for it has been done; `reads` counts what was read of
+    objects."""
 
     def __init__(self, objects: dict[str, bytes]) -> None:
         super().__init__(objects)
@@ -275,10 +278,11 @@ def test_aggregates_count_every_row_once(store: HeldListings) -> None:
 
 @pytest.mark.parametrize("changes", [False, True])
 def test_what_is_assumed_is_taken_for_checked_once_it_is_listed(store: HeldListings, changes: bool) -> None:
-    """Else a file would be read by what is cached of it for another `max_age`, although nobody has asked for it."""
+    """Else a file would be read by what is cached of it for another `max_age`, although nobody has asked for
+    it."""
     cache = accel.Cache(max_age=1000)
     keys(scan(store, cache))
-    handles = [value for value in cache._metadata.values() if isinstance(value, FileHandle)]
+    handles = [value for value in cache.metadata_tier.values() if isinstance(value, FileHandle)]
     began = time.monotonic()
     for handle in handles:
         handle.checked_at -= 5000  # older than `max_age`
@@ -312,7 +316,7 @@ def test_what_was_assumed_stands_for_the_whole_scan(cache: accel.Cache) -> None:
 
 
 def aged(cache: accel.Cache) -> None:
-    for value in cache._metadata.values():
+    for value in cache.metadata_tier.values():
         if isinstance(value, FileHandle):
             value.checked_at -= 1e6
 
@@ -384,7 +388,7 @@ async def test_it_is_of_the_version_that_was_used_that_the_store_is_asked(
     handles: Any = {name: object() for name in ("this", "another")}
     entry = FileEntry("s3://b", "f", "s3://b/f")
     expected = FileBlock((entry,), pa.schema([]), 0)
-    facts = FileFacts(size=1, etag='"1"', handle=handles["this"], round_trips=1)
+    facts = FileFacts(version=FileVersion(1, '"1"'), handle=handles["this"], round_trips=1)
 
     async def confirm(_: FileBlock) -> FileBlock:
         return replace(expected, files=(replace(entry, facts=facts),), round_trips=1)

@@ -1,9 +1,12 @@
-"""accel.plan(on_error="skip"): files that are missing or broken are left out and named, wherever they stand."""
+"""accel.plan(on_error="skip"): files that are missing or broken are left out and named, wherever they
+stand."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,13 +14,16 @@ import pytest
 from obstore.store import MemoryStore
 
 import accel
+from accel.testing import DictStore
+from accel.testing.stores import StoreWrapper
 
 ROWS = 50
 _BROKEN = b"PAR1 this is no file PAR1"
 
 
 def _write(folder: Path, good: str, *, of: str) -> list[str]:
-    """A file for each letter of `of`: of rows if it is among `good`, broken otherwise; each has its own rows."""
+    """A file for each letter of `of`: of rows if it is among `good`, broken otherwise; each has its own
+    rows."""
     paths = [folder / f"{name}.parquet" for name in of]
     for number, (name, path) in enumerate(zip(of, paths, strict=True)):
         if name in good:
@@ -62,7 +68,37 @@ def test_without_any_good_file_there_is_no_schema(tmp_path: Path) -> None:
         accel.plan(str(tmp_path), on_error="skip", cache=accel.Cache())
 
 
+class _FirstIsLast(StoreWrapper):
+    """Answers for a.parquet and b.parquet after other files."""
+
+    def __init__(self, inner: DictStore) -> None:
+        super().__init__(inner)
+        self._other = asyncio.Event()
+
+    async def read(self, path: str, want: Any, *, if_match: str | None = None) -> Any:
+        if path in ("a.parquet", "b.parquet"):
+            await self._other.wait()
+            await asyncio.sleep(0.02)  # the errors of the others would be raised meanwhile
+            return await self.inner.read(path, want, if_match=if_match)
+        try:
+            return await self.inner.read(path, want, if_match=if_match)
+        finally:
+            self._other.set()
+
+
+@pytest.mark.parametrize(("good", "named"), [("", "a"), ("b", "a"), ("a", "b"), ("ab", "c"), ("abc", "d")])
+@pytest.mark.parametrize("fewer", [True, False], ids=["one by one", "opened ahead"])
+def test_the_error_names_the_first_file(tmp_path: Path, good: str, named: str, fewer: bool) -> None:
+    """Whichever answers first."""
+    files = {Path(path).name: Path(path).read_bytes() for path in _write(tmp_path, good, of="abcd")}
+    if not fewer:
+        files |= {f"e{number}.parquet": files["d.parquet"] for number in range(5)}
+    store = _FirstIsLast(DictStore(files))
+    with pytest.raises(accel.ParquetFormatError, match=rf"\b{named}\.parquet"):
+        accel.plan(sorted(files), store=store, schema=pa.schema({"id": pa.int64()}), cache=None)
+
+
 def test_a_wrong_argument_is_an_error(tmp_path: Path) -> None:
     _write(tmp_path, "a", of="a")
-    with pytest.raises(ValueError, match="'ignore' is not a valid OnError"):
+    with pytest.raises(ValueError, match='on_error is "raise" or "skip", not .ignore.'):
         accel.plan(str(tmp_path), on_error="ignore")  # type: ignore[arg-type]

@@ -43,7 +43,8 @@ def stamped(unit: str, zone: str | None = None, *, int96: bool) -> bytes:
 
 @pytest.mark.parametrize("first", ["int96", "micros"])
 def test_int96_as_instants(first: str) -> None:
-    """Beside files that have them as instants, whichever is first; timestamps that are none keep their type."""
+    """Beside files that have them as instants, whichever is first; timestamps that are none keep their
+    type."""
     files = {"int96": stamped("us", int96=True), "micros": stamped("us", "UTC", int96=False)}
     order = [first, *(name for name in files if name != first)]
     store = DictStore({f"t/{number}.parquet": files[name] for number, name in enumerate(order)})
@@ -180,7 +181,7 @@ ABOVE = "is in the path, but of a folder only what is below it makes columns: na
             "sales/",
             "year = 2023",
             {"partitioning": None},
-            "no column 'year' ('year' is in the path: partitioning=pyarrow.schema([('year', ...)]) makes it a column)",
+            "no column 'year' ('year' is in the path: `partitioning=pyarrow.schema([('year', ...)])` makes it a column)",
             id="not asked for",
         ),
         pytest.param(
@@ -230,7 +231,7 @@ def test_the_keys_of_an_iterators_paths_are_columns_where_their_types_are_given(
     with pytest.raises(ColumnNotFoundError) as caught:
         read(sales, paths(), "year = 2024")
     assert caught.value.hint == (
-        "'year' is in the path: partitioning=pyarrow.schema([('year', ...)]) makes it a column"
+        "'year' is in the path: `partitioning=pyarrow.schema([('year', ...)])` makes it a column"
     )
 
 
@@ -256,7 +257,7 @@ def test_files_widen_and_lack_columns() -> None:
     with pytest.raises(SchemaMismatchError) as caught:
         read(store, ["b", "a"])
     assert str(caught.value) == (
-        "a: column 'id' is int64 here and int32 in the scan's schema (give schema= with a type that holds both)"
+        "a: column 'id' is int64 here and int32 in the scan's schema (give `schema=` with a type that holds both)"
     )
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import pickle
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +21,7 @@ import pytest
 import accel
 from accel.predicate.literal import literal_value
 from accel.ranges import ByteRange
-from accel.store import io_loop
+from accel.runtime import io_loop
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
 FILES, ROWS = 4, 100
@@ -59,6 +62,12 @@ FACES: dict[str, Callable[[accel.Scan], list[int]]] = {
     "to_batches": lambda scan: [key for batch in scan.to_batches() for key in keys(batch)],
     "to_reader": lambda scan: keys(scan.to_reader().read_all()),
     "pa.table": lambda scan: keys(pa.table(scan)),
+    "to_pandas": lambda scan: scan.to_pandas()["key"].tolist(),
+    "to_pandas_async": lambda scan: asyncio.run(scan.to_pandas_async())["key"].tolist(),
+    "to_polars": lambda scan: scan.to_polars()["key"].to_list(),
+    "to_polars_async": lambda scan: asyncio.run(scan.to_polars_async())["key"].to_list(),
+    "to_pylist": lambda scan: [row["key"] for row in scan.to_pylist()],
+    "to_pylist_async": lambda scan: [row["key"] for row in asyncio.run(scan.to_pylist_async())],
     "head": lambda scan: keys(scan.head(10_000)),
     "head_async": lambda scan: keys(asyncio.run(scan.head_async(10_000))),
 }
@@ -430,3 +439,76 @@ def test_of_a_long_list_explain_makes_no_more_values_text_than_it_tells(
     told = scan.explain().where
     assert told == f"a IN ({', '.join(map(str, range(5000)))}"[:397] + "..."
     assert len(made) <= 400
+
+
+def test_results_of_other_libraries(store: RecordingStore) -> None:
+    """Whole values and types, as of the table; options reach pyarrow."""
+    import pandas as pd
+    import polars as pl
+
+    scan = ask(store, "key >= 398", columns=["half", "key"])
+    expected = pa.table({"half": [199.0, 199.5], "key": [398, 399]})
+    assert scan.to_pylist() == [{"half": 199.0, "key": 398}, {"half": 199.5, "key": 399}]
+    pd.testing.assert_frame_equal(scan.to_pandas(), pd.DataFrame({"half": [199.0, 199.5], "key": [398, 399]}))
+    arrow = scan.to_pandas(types_mapper=pd.ArrowDtype)
+    assert list(arrow.dtypes) == [pd.ArrowDtype(pa.float64()), pd.ArrowDtype(pa.int64())]
+    assert scan.to_polars().equals(pl.DataFrame({"half": [199.0, 199.5], "key": [398, 399]}))
+    assert scan.to_table().equals(expected)
+    none = ask(store, "key < 0")
+    assert none.to_pylist() == []
+    assert (none.to_pandas().columns.tolist(), none.to_polars().schema) == (["key"], {"key": pl.Int64})
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+async def test_a_missing_library_is_told_before_anything_is_read(
+    store: RecordingStore, monkeypatch: pytest.MonkeyPatch, library: str
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    scan = ask(store)
+    with pytest.raises(ModuleNotFoundError, match=f"to_{library} needs {library}: pip install {library}"):
+        getattr(scan, f"to_{library}")()
+    with pytest.raises(ModuleNotFoundError, match=f"to_{library}_async needs {library}"):
+        await getattr(scan, f"to_{library}_async")()
+    assert store.calls == []
+
+
+def test_no_library_is_imported_before_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "f.parquet").write_bytes(make_file(0))
+    program = (
+        "import sys, accel; scan = accel.scan('f.parquet', 'key < 3'); scan.to_table(); scan.to_pylist()\n"
+        "there = lambda: sorted({'pandas', 'polars'} & sys.modules.keys())\n"
+        "before = there(); scan.to_polars(); between = there(); scan.to_pandas(); print(before, between, there())"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.strip() == "[] ['polars'] ['pandas', 'polars']"
+
+
+def test_a_scan_is_taken_for_no_array(store: RecordingStore) -> None:
+    """pandas would make a frame of one column of batches, numpy a value of one object."""
+    import pandas as pd
+
+    scan = ask(store)
+    for take in (pd.DataFrame, np.asarray, np.array):
+        with pytest.raises(TypeError, match="a Scan is no array: use to_pandas"):
+            take(scan)
+    assert store.calls == []
+
+
+def test_what_reads_the_arrow_stream_still_does(store: RecordingStore) -> None:
+    import duckdb
+    import polars as pl
+
+    scan = ask(store)
+    assert pl.DataFrame(scan)["key"].to_list() == KEYS
+    assert duckdb.sql("SELECT sum(key) FROM scan").fetchall() == [(sum(KEYS),)]
+    assert pa.chunked_array(scan).num_chunks > 0
+    # As docs/first-steps.md says: it cannot be told from pl.DataFrame, and gives the rows as structs.
+    assert pl.from_arrow(scan).struct.unnest()["key"].to_list() == KEYS

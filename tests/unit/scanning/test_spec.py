@@ -7,6 +7,7 @@ import inspect
 import io
 import os
 import pickle
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 
 import accel
 from accel.scanning.spec import check_arguments, is_planned, is_stream
+from accel.store.request_errors import EmptyObjectError
 from accel.testing import DictStore, table, write_file
 
 GOOD = write_file(table(id=[1, 2, 3], name=["a", "b", "c"], price=[1.5, 2.5, None]))
@@ -136,7 +138,7 @@ MISTAKES = {
     "a pattern that matches nothing": (
         scan("sub/*.csv"),
         accel.ObjectNotFoundError,
-        "sub/*.csv: nothing matches the pattern (an object whose name holds *, ? or [ is named with glob=False)",
+        "sub/*.csv: nothing matches the pattern (an object whose name holds *, ? or [ is named with `glob=False`)",
     ),
     "no files at all": (
         scan([]),
@@ -145,7 +147,7 @@ MISTAKES = {
     ),
     "an empty file": (
         scan("empty.parquet"),
-        accel.ParquetFormatError,
+        EmptyObjectError,  # a ParquetFormatError
         "empty.parquet: the file is empty",
     ),
     "what is no source": (
@@ -171,7 +173,7 @@ MISTAKES = {
     "a schema that is none": (
         scan("good.parquet", schema={"id": "int64"}),
         TypeError,
-        "schema is a pyarrow.Schema, not a dict",
+        'schema is a pyarrow.Schema or "union", not a dict',
     ),
     "an unknown partitioning": (
         scan("good.parquet", partitioning="directory"),
@@ -376,7 +378,7 @@ MISTAKES = {
         accel.ObjectNotFoundError,
         (
             "sub/{a,b}*.parquet: nothing matches the pattern (an object whose name holds *, ? or [ is named "
-            "with glob=False; braces are not expanded, a list of patterns is taken)"
+            "with `glob=False`; braces are not expanded, a list of patterns is taken)"
         ),
     ),
     "an option that the environment lacks": (
@@ -444,6 +446,19 @@ MISTAKES = {
         accel.ColumnNotFoundError,
         "good.parquet: no column 'xyz' (there are: id, name, price; text stands in single quotes: 'xyz')",
     ),
+    "a column of another file": (
+        scan(["good.parquet", "good.parquet"], "later = 1"),
+        accel.ColumnNotFoundError,
+        (
+            "good.parquet: no column 'later' (there are: id, name, price; text stands in single quotes: 'later'; "
+            'the columns are those of the first file, `schema="union"` takes those of all)'
+        ),
+    ),
+    "a column that is misspelt, of several files": (
+        scan(["good.parquet", "good.parquet"], "nam = 'x'"),
+        accel.ColumnNotFoundError,
+        "good.parquet: no column 'nam' (did you mean 'name'?)",
+    ),
     "a whole statement": (
         scan("good.parquet", "SELECT * FROM good WHERE id = 1"),
         accel.PredicateError,
@@ -499,7 +514,7 @@ MISTAKES = {
         accel.ObjectNotFoundError,
         (
             "s3://bucket/x.parquet?region=***: nothing matches the pattern (an object whose name holds *, ? or [ "
-            "is named with glob=False; options are no part of a URL, but given by storage_options)"
+            "is named with `glob=False`; options are no part of a URL, but given by `storage_options`)"
         ),
     ),
     "a limit to plan": (
@@ -511,6 +526,19 @@ MISTAKES = {
         lambda store: asyncio.run(accel.plan_async("good.parquet", store=store, order=False)),
         TypeError,
         "plan_async() takes no order",
+    ),
+    "first rows in an order to plan": (
+        lambda store: accel.plan("good.parquet", store=store, order_by="id desc"),
+        TypeError,
+        (
+            "plan() takes no order_by: accel.scan(source, where, order_by=..., limit=n) reads the first rows "
+            "alone; of a DataFrame, df.orderBy(...).limit(n) reads all that pass its filters"
+        ),
+    ),
+    "columns of distinct values": (
+        lambda store: accel.distinct("good.parquet", "id", store=store, columns=["id"]),
+        TypeError,
+        "distinct() takes no columns",
     ),
     "a keyword that is misspelt": (
         lambda store: accel.plan("good.parquet", store=store, colums=["id"]),
@@ -573,7 +601,6 @@ def test_local_files_are_named_by_their_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "hint"),
     [
-        ("~/no/such.parquet", "`~` is not expanded: os.path.expanduser does that"),
         ("$NO/such.parquet", "variables are not expanded: os.path.expandvars does that"),
         ("s3:/bucket/x.parquet", "a URL has two slashes: s3://bucket/path"),
         ("s3:bucket/x.parquet", "a URL has two slashes: s3://bucket/path"),
@@ -586,7 +613,7 @@ def test_local_files_are_named_by_their_path(tmp_path: Path) -> None:
         (f"{os.getcwd()}/no/such.parquet", None),
         (
             "no/*.parquet",
-            f"an object whose name holds *, ? or [ is named with glob=False; looked for in {os.getcwd()}",
+            f"an object whose name holds *, ? or [ is named with `glob=False`; looked for in {os.getcwd()}",
         ),
     ],
 )
@@ -612,12 +639,12 @@ def test_what_may_not_be_seen_is_not_missing(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("verb", "without", "own"),
     [
-        (accel.plan, {"limit", "order"}, {"on_error"}),
-        (accel.plan_async, {"limit", "order"}, {"on_error"}),
+        (accel.plan, {"limit", "order", "order_by", "on_error"}, {"on_error"}),
+        (accel.plan_async, {"limit", "order", "order_by", "on_error"}, {"on_error"}),
         (
             accel.spark.read,
-            {"order", "learn", "source", "refused"},
-            {"spark", "url", "partitions", "planning", "on_error", "credentials"},
+            {"order", "order_by", "on_error", "learn", "source", "case_sensitive"},
+            {"spark", "url", "partitions", "planning", "on_error", "credentials", "case_sensitive"},
         ),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
@@ -630,6 +657,38 @@ def test_verbs_spell_out_the_keywords_of_a_scan(
         return {p.name: (p.annotation, p.default) for p in parameters if p.name not in but}
 
     assert spelt(verb, own) == spelt(accel.scan, without)
+
+
+@pytest.mark.parametrize(
+    "verb", [accel.scan, accel.plan, accel.distinct, accel.plan_async, accel.distinct_async, accel.spark.read]
+)
+def test_help_lists_every_argument_with_its_meaning(verb: Callable[..., Any]) -> None:
+    text, parameters = inspect.getdoc(verb) or "", inspect.signature(verb).parameters
+    told = text[text.index("Parameters\n") : text.index("Returns\n")]
+    assert [name for name in parameters if not re.search(rf"^(\w+, )*{name}\b", told, re.MULTILINE)] == []
+    assert all(p.kind is not p.VAR_KEYWORD for p in parameters.values())
+
+
+def test_a_type_checker_checks_the_arguments(tmp_path: Path) -> None:
+    mypy = pytest.importorskip("mypy.api", reason="needs mypy, of the extra `lint`")
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from pathlib import Path\n"
+        "import accel\n"
+        "accel.scan('x', 'a > 1', limit=1, selection={Path('f'): {0: [(0, 1)]}}, schema='union')\n"
+        "accel.plan(Path('x'), learn=True, on_error='skip', timeout=5)\n"
+        "accel.scan('x', limit='all')\n"
+        "accel.scan('x', colums=['a'])\n"
+        "accel.plan('x', limit=3)\n"
+        "accel.distinct('x', 'a', columns=['a'])\n"
+    )
+    out, _, _ = mypy.run([str(program), "--follow-imports=silent", "--ignore-missing-imports"])
+    assert [line.split(": ")[0].rpartition(":")[2] for line in out.splitlines() if ": error:" in line] == [
+        "5",
+        "6",
+        "7",
+        "8",
+    ], out
 
 
 def test_numbers_of_numpy_count_rows(store: DictStore) -> None:

@@ -1,4 +1,5 @@
-"""Keys of a lookup as a predicate: nothing that equals a key is ruled out, and what is far from all keys is."""
+"""Keys of a lookup as a predicate: nothing that equals a key is ruled out, and what is far from all keys
+is."""
 
 from __future__ import annotations
 

@@ -256,7 +256,6 @@ async def test_a_server_without_suffixes(server: Any) -> None:
         ("GET", "bytes=900-999"),
     ]
     assert server.requests[2].headers["if-match"] == '"v1"'
-    await store.close()
 
 
 async def test_wants_past_the_end_are_refused_before_any_request(inner: DictStore, pin: ObjectId) -> None:

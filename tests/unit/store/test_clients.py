@@ -11,8 +11,8 @@ from obstore.store import MemoryStore, S3Store
 
 from accel.errors import StoreError
 from accel.options import Options
-from accel.store import client as client_module
-from accel.store.client import client_for
+from accel.store import clients as client_module
+from accel.store.clients import client_for
 from accel.store.location import parse_url
 from accel.store.obstore_store import ObstoreStore
 from accel.testing import DictStore
@@ -98,7 +98,7 @@ def test_a_given_store_is_not_kept_alive() -> None:
 
 def test_a_path_of_an_absent_store_is_refused() -> None:
     for where in ("store:", parse_url("x", in_store=True)):
-        with pytest.raises(StoreError, match="give it by store="):
+        with pytest.raises(StoreError, match="give it by `store=`"):
             client_for(where)
 
 
@@ -146,11 +146,11 @@ def test_what_was_learned_goes_with_the_store() -> None:
 def test_where_listings_are_cut_outlives_clients() -> None:
     store = MemoryStore()
     first = client_for("store:", store=store)
-    cuts = first._listings._cuts
+    cuts = first.listings.cuts
     del first
     gc.collect()
-    assert client_for("store:", store=store)._listings._cuts is cuts
-    assert client_for("store:", store=MemoryStore())._listings._cuts is not cuts
+    assert client_for("store:", store=store).listings.cuts is cuts
+    assert client_for("store:", store=MemoryStore()).listings.cuts is not cuts
 
 
 def test_where_listings_are_cut_is_not_shared_between_credentials() -> None:
@@ -158,7 +158,7 @@ def test_where_listings_are_cut_is_not_shared_between_credentials() -> None:
         client_for("s3://bucket/", storage_options={"access_key_id": key, "secret_access_key": "s"})
         for key in "ab"
     )
-    assert one._listings._cuts is not other._listings._cuts
+    assert one.listings.cuts is not other.listings.cuts
 
 
 def test_what_reads_a_given_store_is_made_once_and_does_not_keep_it() -> None:
@@ -192,7 +192,7 @@ def test_of_a_given_store_little_is_kept_whatever_the_options() -> None:
     usual = client_for("store:", store=store)
     reading, network = usual.store, usual.network
     del usual
-    for n in range(2 * client_module._MOST_OF_ONE):
+    for n in range(2 * client_module.MOST_OF_ONE):
         other = Options(read_timeout=1.0 + n, assumed_latency=1.0 + n)
         assert client_for("store:", store=store, options=other).network.latency == 1.0 + n
         gc.collect()
@@ -217,7 +217,7 @@ def test_a_client_whose_store_is_broken_is_not_given_again() -> None:
 
 
 def test_of_more_clients_than_there_is_room_for_those_not_used_for_longest_go() -> None:
-    many = [client_for(f"s3://bucket-{n}", storage_options=KEYS) for n in range(client_module._MOST_CLIENTS)]
+    many = [client_for(f"s3://bucket-{n}", storage_options=KEYS) for n in range(client_module.MOST_CLIENTS)]
     assert client_for("s3://bucket-0", storage_options=KEYS) is many[0]
     client_for("s3://one-more", storage_options=KEYS)
     assert client_for("s3://bucket-0", storage_options=KEYS) is many[0]

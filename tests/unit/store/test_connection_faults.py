@@ -8,8 +8,8 @@ import pickle
 import socket
 import ssl
 import struct
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,17 +25,20 @@ from accel.options import Options
 from accel.ranges import ByteRange
 from accel.store.connection_faults import CLOSED, STALLED, connection_fault, obstore_fault
 from accel.store.http_store import HttpStore
+from accel.store.obstore_store import ObstoreStore
+from accel.store.proxies import PROXY_ADDRESS
 from accel.store.request_errors import (
     IncompleteBodyError,
     ObjectGoneError,
     ShortObjectError,
     SuffixUnsupportedError,
     foremost,
+    raising_foremost,
 )
 from accel.store.s3_store import adapt
+from tests.support.object_server import Serve, serving
 
 PATIENCE = Options(connect_timeout=1.0, read_timeout=0.5)
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 def s3_of(url: str, transport: str = "auto") -> Any:
@@ -53,10 +56,7 @@ def s3_of(url: str, transport: str = "auto") -> Any:
 
 async def over_http(url: str) -> None:
     store = HttpStore(url, storage_options={}, options=PATIENCE)
-    try:
-        await store.read("f?signature=SECRET", ByteRange(0, 10))
-    finally:
-        await store.close()
+    await store.read("f?signature=SECRET", ByteRange(0, 10))
 
 
 async def over_own_connections(url: str) -> None:
@@ -90,28 +90,6 @@ async def failure_of(way: Callable[[str], Awaitable[None]], url: str) -> StoreEr
 def message_of(error: StoreError) -> str:
     """Without the server, which the path of S3 does not tell."""
     return error.message.partition(" (")[0]
-
-
-@asynccontextmanager
-async def serving(serve: Serve, context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def serve_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await serve(reader, writer)
-        finally:
-            writer.transport.abort()
-
-    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        tasks.add(asyncio.ensure_future(serve_one(reader, writer)))
-
-    listening = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=context)
-    yield listening.sockets[0].getsockname()[1]
-    listening.close()
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    await asyncio.sleep(0)  # in which aborted transports end
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -252,7 +230,7 @@ async def test_nobody_listens(way: Any) -> None:
         told = ("connection refused", "check the host and the port in the URL")
         assert isinstance(error.__cause__, ConnectionRefusedError)
     else:
-        told = (f"connection refused ({server})", "check `region` and `endpoint` in storage_options")
+        told = (f"connection refused ({server})", "check `region` and `endpoint` in `storage_options`")
         assert "ConnectionRefused" in str(error.__cause__)
     assert (error.message, error.hint, error.transient) == (*told, True)
 
@@ -311,9 +289,48 @@ async def test_a_proxy_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv("http_proxy", f"http://user:SECRET@127.0.0.1:{port}")
         error = await failure_of(over_http, "http://h.example")
     assert (error.message, error.hint) == (
-        f"connection refused (the proxy 127.0.0.1:{port})",
-        "check http_proxy and https_proxy in the environment",
+        f"connection refused (by the proxy 127.0.0.1:{port})",
+        "check the proxy: http_proxy and https_proxy in the environment, proxy_url in `storage_options`",
     )
+
+
+async def _parts(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+VERBS: dict[str, Callable[[Any], Awaitable[Any]]] = {
+    "read": lambda store: store.read("f", ByteRange(0, 1)),
+    "head": lambda store: store.head("f"),
+    "list": lambda store: anext(aiter(store.pages("d/"))),
+    "move": lambda store: store.move("f", "g"),
+    "remove": lambda store: store.remove("f"),
+    "write": lambda store: store.write("f", _parts(b"x"), size=1),
+    "create": lambda store: store.write("f", _parts(b"x"), size=1, if_absent=True),
+    "replace": lambda store: store.write("f", _parts(b"x"), size=1, if_match='"e"'),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_the_proxy_of_an_option_is_named_by_all_verbs(verb: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        proxy = f"127.0.0.1:{taken.getsockname()[1]}"
+        store = S3Store(
+            "b",
+            config={
+                "endpoint": "http://s3.example",
+                "access_key_id": "k",
+                "secret_access_key": "s",
+                "region": "r",
+            },
+            client_options={"allow_http": True, "proxy_url": f"http://user:SECRET@{proxy}"},
+            retry_config={"max_retries": 0},
+        )
+        with pytest.raises(StoreError) as caught:
+            await VERBS[verb](ObstoreStore(store))
+    assert f"by the proxy {proxy}" in caught.value.message
+    assert caught.value.hint == PROXY_ADDRESS
+    assert "SECRET" not in f"{caught.value} {caught.value.__cause__!r}"
 
 
 @pytest.mark.parametrize(
@@ -398,3 +415,17 @@ def test_another_version_says_more_than_all_else() -> None:
     assert foremost(ExceptionGroup("all", failures)) is _ERRORS[3]
     assert foremost(ExceptionGroup("some", failures[:2])) is _ERRORS[0]
     assert foremost(ExceptionGroup("one", failures[:1])) is failures[0]
+
+
+@pytest.mark.parametrize("cause", [None, OSError("reset")], ids=["no cause", "a cause"])
+async def test_the_foremost_error_is_shown_without_its_group(cause: OSError | None) -> None:
+    async def fail() -> None:
+        if cause is None:
+            raise StoreError("no answer")
+        raise StoreError("no answer") from cause
+
+    with pytest.raises(StoreError) as caught, raising_foremost():
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+    shown = "".join(traceback.format_exception(caught.value))
+    assert ("OSError: reset" in shown, "ExceptionGroup" in shown) == (cause is not None, False)

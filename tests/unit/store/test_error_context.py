@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from accel.errors import AccelError, StoreError
+from accel.runtime.tasks import CancellationGuard
 from accel.store.location import LOCAL_ROOT
 from accel.store.request_errors import ErrorContext
-from accel.store.tasks import CancellationGuard
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,14 +19,10 @@ import trustme
 
 from accel.store import http_connections
 from accel.store.gate import open_file_limit
+from accel.store.http_connection import Connection, Loss, LostError, Reply, Request
 from accel.store.http_connections import (
-    Connection,
     Connections,
-    Loss,
-    LostError,
     Origin,
-    Reply,
-    Request,
     Timeouts,
     UnreachableError,
     connections_to,
@@ -71,16 +68,16 @@ async def test_long_bodies(server: Any, pool: Connections) -> None:
 
 async def test_what_was_answered_is_not_held(server: Any, pool: Connections) -> None:
     await ask(pool, 0, 1000)
-    (kept,) = pool._idle
-    assert len(kept._body) == 0
+    (kept,) = pool.idle
+    assert len(kept.body) == 0
 
 
 async def test_patience_begins_with_the_request(server: Any, pool: Connections) -> None:
     """Not with what last passed over a connection that has been idle since."""
     await ask(pool)
-    (kept,) = pool._idle
+    (kept,) = pool.idle
     kept.progress -= 60.0
-    server.script[1] = lambda reply: setattr(reply, "delay", 2 * pool._interval)
+    server.script[1] = lambda reply: setattr(reply, "delay", 2 * pool.interval)
     assert bytes((await ask(pool)).body) == BODY[10:20]
     assert server.connections == 1
 
@@ -221,7 +218,9 @@ def raw(data: bytes) -> Any:
 
 GARBLED = {
     "garbage": b"garbage\r\n\r\n",
-    "an interim response": b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 206 x\r\nContent-Length: 1\r\n\r\na",
+    "interim responses without an end": b"HTTP/1.1 102 x\r\n\r\n" * 17,
+    "another protocol": b"HTTP/1.1 101 x\r\n\r\nHTTP/1.1 206 x\r\nContent-Length: 1\r\n\r\na",
+    "another encoding": b"HTTP/1.1 206 x\r\nTransfer-Encoding: gzip\r\n\r\na",
     "lines that end bare": b"HTTP/1.1 206 x\nContent-Length: 3\n\nabc",
     "a last line that ends bare": b"HTTP/1.1 206 x\r\nContent-Length: 3\n\r\nabc",
     "bare lines before a body like a head": b"HTTP/1.1 206 x\nContent-Length: 4\n\n\r\n\r\n",
@@ -258,6 +257,81 @@ async def test_a_connection_of_unknown_state_is_not_used_again(
     assert reply.cut is None
     assert bytes((await ask(pool)).body) == BODY[10:20]
     assert server.connections == 2
+
+
+WITH_INTERIM = (
+    b"HTTP/1.1 103 x\r\nLink: x\r\n\r\nHTTP/1.1 100 x\r\n\r\nHTTP/1.1 206 x\r\nContent-Length: 2\r\n\r\nab"
+)
+
+
+async def test_interim_responses_are_passed_by(server: Any, pool: Connections) -> None:
+    server.script[0] = raw(WITH_INTERIM)
+    reply = await ask(pool)
+    assert (reply.head.status, bytes(reply.body), reply.cut) == (206, b"ab", None)
+
+
+async def test_head_has_no_body(server: Any, pool: Connections) -> None:
+    head = Request(b"HEAD /f HTTP/1.1\r\nHost: h\r\n\r\n", bodiless=True)
+    for _ in range(2):
+        reply = await pool.ask(head, 0)
+        assert (reply.head.status, reply.head.length, bytes(reply.body)) == (200, 1000, b"")
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("window", "connections"),
+    [(range(1000), 1), (range(990, 1000), 1), (range(10), 2), (range(0), 2)],
+    ids=str,
+)
+async def test_a_part_of_a_body_is_read_and_the_rest_of_it_is_left_in_no_connection(
+    server: Any, pool: Connections, window: range, connections: int
+) -> None:
+    text = b"GET /f HTTP/1.1\r\nHost: h\r\n\r\n"
+    reply = await pool.ask(Request(text, window=lambda head: window), 0)
+    assert (bytes(reply.body), reply.cut) == (BODY[window.start : window.stop], None)
+    assert bytes((await ask(pool)).body) == BODY[10:20]
+    assert server.connections == connections
+
+
+UNTIL_CLOSED = b"HTTP/1.1 200 x\r\nConnection: close\r\n\r\nabcdef"
+IN_CHUNKS = b"HTTP/1.1 200 x\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nabcdef\r\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "body", "cut"),
+    [
+        pytest.param(UNTIL_CLOSED, b"bcdef", None, id="up to the end of the connection"),
+        pytest.param(IN_CHUNKS + b"0\r\n\r\n", b"bcdef", None, id="in chunks"),
+        pytest.param(IN_CHUNKS, b"bcdef", Loss.CLOSED, id="in chunks without a last one"),
+        pytest.param(IN_CHUNKS + b"what", b"bcdef", Loss.CLOSED, id="in chunks that break off"),
+        pytest.param(IN_CHUNKS + b"what\r\n", b"", Loss.GARBLED, id="in what is no chunks"),
+    ],
+)
+async def test_bodies_without_a_length(
+    server: Any, pool: Connections, data: bytes, body: bytes, cut: Loss | None
+) -> None:
+    server.script[0] = raw(data)
+    reply = await pool.ask(Request(b"GET /f HTTP/1.1\r\n\r\n", window=lambda head: range(1, 100)), 0)
+    assert (reply.cut, bytes(reply.body)) == (cut, body)
+    assert bytes((await ask(pool)).body) == BODY[10:20]
+    assert server.connections == 2
+
+
+async def test_a_body_that_a_reset_ends_is_cut() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(UNTIL_CLOSED)
+        await asyncio.sleep(0.1)
+        taken = writer.get_extra_info("socket")
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    pool = Connections(Origin("127.0.0.1", listening.sockets[0].getsockname()[1], False), Timeouts(5.0, 5.0))
+    reply = await pool.ask(Request(b"GET /f HTTP/1.1\r\n\r\n", window=lambda head: range(100)), 0)
+    assert (reply.cut, bytes(reply.body)) == (Loss.CLOSED, b"abcdef")
+    await pool.close()
+    listening.close()
 
 
 async def test_what_comes_unasked_ends_a_connection(server: Any, pool: Connections) -> None:
@@ -329,19 +403,19 @@ async def test_without_files_to_open_idle_connections_are_given_up(
     server: Any, pool: Connections, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     await asyncio.gather(*(ask(pool) for _ in range(3)))
-    kept = [pool._take() for _ in range(2)]
+    kept = [pool.take() for _ in range(2)]
     assert None not in kept
 
     async def fail() -> Any:
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(pool, "_reach", fail)
+        patch.setattr(pool, "reach", fail)
         assert bytes((await ask(pool)).body) == BODY[10:20]  # over the third
         with pytest.raises(LostError) as caught:
-            await pool._connect()
+            await pool.connect()
         assert (caught.value.loss, caught.value.begun) == (Loss.EXHAUSTED, False)
-        assert pool._take() is None
+        assert pool.take() is None
     assert bytes((await ask(pool)).body) == BODY[10:20]
     assert server.connections == 4
 
@@ -354,7 +428,7 @@ async def test_few_idle_connections_are_kept_where_few_files_may_be_open(
     await asyncio.gather(*(ask(pool) for _ in range(8)))
     assert server.connections == 8
     await asyncio.sleep(0)  # an aborted connection is told of its end
-    assert len(pool._idle) == 3
+    assert len(pool.idle) == 3
     await asyncio.gather(*(ask(pool) for _ in range(3)))
     assert server.connections == 8
     await pool.close()
@@ -368,11 +442,11 @@ async def test_idle_connections_of_all_pools_count_together(
     for pool in pools:
         await asyncio.gather(*(ask(pool) for _ in range(2)))
     await asyncio.sleep(0)  # an aborted connection is told of its end
-    assert [len(pool._idle) for pool in pools] == [0, 0, 1, 2]
+    assert [len(pool.idle) for pool in pools] == [0, 0, 1, 2]
     for pool in pools:
         await pool.close()
     await asyncio.sleep(0)
-    assert not pools[0]._all_idle
+    assert not pools[0].all_idle
 
 
 async def test_without_files_to_open_those_of_other_pools_are_given_up(
@@ -384,11 +458,11 @@ async def test_without_files_to_open_those_of_other_pools_are_given_up(
     async def fail() -> Any:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(pool, "_reach", fail)
+    monkeypatch.setattr(pool, "reach", fail)
     with pytest.raises(LostError):
         await ask(pool)
     await asyncio.sleep(0)  # an aborted connection is told of its end
-    assert not other._idle
+    assert not other.idle
     await other.close()
 
 
@@ -414,10 +488,10 @@ async def test_idle_connections_are_dropped(
     server: Any, pool: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await asyncio.gather(ask(pool), ask(pool))
-    monkeypatch.setattr(http_connections, "_IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(http_connections, "IDLE_SECONDS", 0.0)
     async with asyncio.timeout(10):  # a loaded machine takes longer than the usual two looks
-        while pool._idle or pool._watch is not None:
-            await asyncio.sleep(pool._interval)
+        while pool.idle or pool.watch is not None:
+            await asyncio.sleep(pool.interval)
     monkeypatch.undo()
     await ask(pool)
     assert server.connections == 3
@@ -427,7 +501,7 @@ async def test_a_connection_idle_for_too_long_is_not_used(
     server: Any, pool: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await ask(pool)
-    monkeypatch.setattr(http_connections, "_IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(http_connections, "IDLE_SECONDS", 0.0)
     await ask(pool)
     assert server.connections == 2
 
@@ -440,14 +514,14 @@ async def test_closing_ends_those_that_are_idle_and_those_that_are_not(server: A
         while not server.requests:
             await asyncio.sleep(0)
     await ask(pool)
-    open_ones = [*pool._idle, *pool._busy]
-    assert (len(pool._idle), len(pool._busy)) == (1, 1)
+    open_ones = [*pool.idle, *pool.busy]
+    assert (len(pool.idle), len(pool.busy)) == (1, 1)
     await pool.close()
     assert [connection.usable for connection in open_ones] == [False, False]
     with pytest.raises(LostError) as caught:
         await asyncio.wait_for(waiting, 20)
     assert caught.value.loss is Loss.CLOSED
-    assert (len(pool._idle), len(pool._busy), pool._watch) == (0, 0, None)
+    assert (len(pool.idle), len(pool.busy), pool.watch) == (0, 0, None)
 
 
 async def test_closing_has_nothing_sent_again(server: Any) -> None:
@@ -463,7 +537,7 @@ async def test_closing_has_nothing_sent_again(server: Any) -> None:
     with pytest.raises(LostError) as caught:
         await asyncio.wait_for(waiting, 20)
     assert caught.value.loss is Loss.CLOSED
-    assert (server.connections, len(pool._idle)) == (1, 0)
+    assert (server.connections, len(pool.idle)) == (1, 0)
 
 
 async def test_nobody_there() -> None:
@@ -523,7 +597,7 @@ async def test_a_handshake_that_is_cancelled_leaves_the_next_alone(
             await task
         assert bytes((await ask(pool)).body) == BODY[10:20]
         await pool.close()
-        pool._closed = False
+        pool.closed = False
     async with asyncio.timeout(5):
         await asyncio.gather(*served)
     listening.close()
@@ -556,4 +630,4 @@ def test_the_pools_of_a_closed_loop_are_forgotten() -> None:
         return connections_to(Origin("a", 1, False), PATIENCE)
 
     assert asyncio.run(pool()) is not asyncio.run(pool())
-    assert sum(loop.is_closed() for loop in http_connections._loops) <= 1
+    assert sum(loop.is_closed() for loop in http_connections.loops) <= 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,12 +12,12 @@ from obstore.store import S3Store
 from accel.errors import ObjectChangedError, StoreError
 from accel.metrics import Metrics
 from accel.options import Options, Transport
-from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
+from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Suffix, Want
 from accel.store.client import Client
-from accel.store.http_response import ResponseHead, read_head
+from accel.store.http_response import ResponseHead, read_answer, read_head
 from accel.store.http_store import HttpStore
 from accel.store.range_store import RangeStore
-from accel.store.request_errors import CREDENTIAL_FAULTS, code_in, quoted
+from accel.store.request_errors import CREDENTIAL_FAULTS, SuffixUnsupportedError, code_in, quoted
 from accel.store.s3_store import DirectStore, adapt
 from tests.support.object_server import status
 
@@ -38,6 +37,8 @@ KEEPS = {
     "close": (b"HTTP/1.1 200 OK\r\nConnection: Close", False),
     "close among others": (b"HTTP/1.1 200 OK\r\nConnection: x, close", False),
     "keep-alive": (b"HTTP/1.1 200\r\nConnection: keep-alive", True),
+    "two lines": (b"HTTP/1.1 200\r\nConnection: close\r\nConnection: keep-alive", False),
+    "two other lines": (b"HTTP/1.1 200\r\nConnection: keep-alive\r\nConnection: x", True),
 }
 
 
@@ -50,8 +51,20 @@ LENGTHS = {
     "said": (b"Content-Length: 007", 7),
     "not said": (b"Server: x", None),
     "in chunks": (b"Transfer-Encoding: chunked", None),
+    "said twice": (b"Content-Length: 7\r\nContent-Length: 7", 7),
     "both": (b"Content-Length: 7\r\nTransfer-Encoding: chunked", None),
 }
+
+
+@pytest.mark.parametrize("line", [b"204 No Content", b"304 Not Modified\r\nContent-Length: 7"])
+def test_no_body(line: bytes) -> None:
+    assert (read_head(b"HTTP/1.1 " + line).length, read_head(b"HTTP/1.1 " + line).chunked) == (0, False)
+
+
+@pytest.mark.parametrize("status", [100, 102, 103])
+def test_an_interim_head_is_told_apart(status: int) -> None:
+    assert read_head(b"HTTP/1.1 %d x" % status).interim
+    assert not read_head(b"HTTP/1.1 200 OK").interim
 
 
 @pytest.mark.parametrize(("line", "length"), LENGTHS.values(), ids=LENGTHS)
@@ -63,7 +76,7 @@ REFUSED = {
     "empty": b"",
     "another protocol": b"HTTP/2 200 OK",
     "a version to come": b"HTTP/1.2 200 OK",
-    "an interim response": b"HTTP/1.1 103 Early Hints",
+    "an interim response that changes the protocol": b"HTTP/1.1 101 Switching Protocols",
     "no status": b"HTTP/1.1 OK",
     "a status of four digits": b"HTTP/1.1 2060 x",
     "no colon": b"HTTP/1.1 200 OK\r\nContent-Length 5",
@@ -77,13 +90,15 @@ REFUSED = {
     "a signed length": b"HTTP/1.1 200 OK\r\nContent-Length: +5",
     "a length of other digits": "HTTP/1.1 200 OK\r\nContent-Length: ٥".encode(),
     "a length without end": b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 20,
+    "a body in two encodings": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked",
+    "chunks before there were any": b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked",
     "two ranges": b"HTTP/1.1 206 x\r\nContent-Range: bytes 0-1/2\r\nContent-Range: bytes 0-1/3",
 }
 
 
 @pytest.mark.parametrize("raw", REFUSED.values(), ids=REFUSED)
 def test_what_is_refused(raw: bytes) -> None:
-    with pytest.raises(ValueError, match=r"head|twice|number"):
+    with pytest.raises(ValueError, match=r"head|twice|number|encoding"):
         read_head(raw)
 
 
@@ -120,7 +135,10 @@ def test_whatever_comes_is_read_by_lines_or_refused(parts: list[bytes]) -> None:
     lines = [line.partition(b":") for line in raw.split(b"\r\n")[1:]]
     assert not any(b"\n" in line or b"\r" in line for line in raw.split(b"\r\n"))
     assert all(colon and name == name.strip() for name, colon, _ in lines)
-    values = {name.lower().decode("latin-1"): value.strip().decode("latin-1") for name, _, value in lines}
+    values: dict[str, str] = {}
+    for name, _, value in lines:
+        key, text = name.lower().decode("latin-1"), value.strip().decode("latin-1")
+        values[key] = f"{values[key]}, {text}" if key == "connection" and key in values else text
     assert (
         head.headers.items()
         == {name: values[name.lower()] for name in HEADERS if name.lower() in values}.items()
@@ -129,7 +147,7 @@ def test_whatever_comes_is_read_by_lines_or_refused(parts: list[bytes]) -> None:
 
 HEADERS = [
     *("Connection", "Content-Encoding", "Content-Length", "Content-Range"),
-    *("ETag", "Retry-After", "Transfer-Encoding"),
+    *("ETag", "Location", "Retry-After", "Transfer-Encoding", "x-ms-version"),
 ]
 
 
@@ -137,13 +155,10 @@ SIGNATURE = "c5316eaf9da3679c063dbd6aae8ac5524c4ed9fed7cb234e4c49e7f9e4312f5b"
 
 
 @pytest.fixture(params=["http", "direct", "obstore"])
-async def store(request: pytest.FixtureRequest, server: Any) -> AsyncIterator[RangeStore]:
+async def store(request: pytest.FixtureRequest, server: Any) -> RangeStore:
     server.objects["/b/f"] = server.objects["/f"]
     if request.param == "http":
-        web = HttpStore(server.url, storage_options={}, options=Options())
-        yield web
-        await web.close()
-        return
+        return HttpStore(server.url, storage_options={}, options=Options())
     given = S3Store(
         "b",
         endpoint=server.url,
@@ -152,7 +167,9 @@ async def store(request: pytest.FixtureRequest, server: Any) -> AsyncIterator[Ra
         region="us-east-1",
         client_options={"allow_http": True},
     )
-    yield adapt(given, Options(transport=Transport.OBSTORE if request.param == "obstore" else Transport.AUTO))
+    return adapt(
+        given, Options(transport=Transport.OBSTORE if request.param == "obstore" else Transport.AUTO)
+    )
 
 
 @pytest.mark.parametrize("code", CREDENTIAL_FAULTS)
@@ -237,3 +254,25 @@ def test_a_code_is_a_word() -> None:
     assert code_in("<Error><Code>NoSuchKey</Code></Error>") == "NoSuchKey"
     assert code_in("<Error><Code>no such key</Code></Error>") is None
     assert code_in(f"<Code>{SIGNATURE}</Code>") == "c5316eaf***"
+
+
+# -- fewer bytes than were asked for -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("want", "content", "whole", "came"),
+    [
+        pytest.param(ByteRange(10, 50), "bytes 10-19/100", ByteRange(10, 50), 10, id="a range"),
+        pytest.param(ByteRange(10, 50), "bytes 10-19/*", ByteRange(10, 50), 10, id="of unknown size"),
+        pytest.param(Suffix(40), "bytes 60-69/100", ByteRange(60, 100), 10, id="the end"),
+        pytest.param(Suffix(200), "bytes 0-69/100", ByteRange(0, 100), 70, id="more than there is"),
+    ],
+)
+def test_a_part_of_the_range_is_told(want: Any, content: str, whole: ByteRange, came: int) -> None:
+    place = read_answer(206, {"Content-Range": content}, path="f", want=want, max_unranged=0)
+    assert (place.range, place.length, place.skip) == (whole, came, 0)
+
+
+def test_the_last_bytes_alone_of_the_end_are_no_answer() -> None:
+    with pytest.raises(SuffixUnsupportedError):
+        read_answer(206, {"Content-Range": "bytes 90-99/100"}, path="f", want=Suffix(40), max_unranged=0)

@@ -1,4 +1,5 @@
-"""Objects in Redis and in memory: one contract for both, and what only Redis has: checksums, expiry, limits, errors."""
+"""Objects in Redis, in Cassandra and in memory: one contract for all, and what only Redis has: checksums,
+expiry, limits, errors."""
 
 from __future__ import annotations
 
@@ -20,10 +21,13 @@ from accel.errors import (
 from accel.options import Options
 from accel.ranges import ByteRange, Suffix
 from accel.store import redis_store
+from accel.store.cassandra_connection import CassandraAddress
+from accel.store.cassandra_store import CassandraStore
 from accel.store.memory_store import DictStore, store_named
 from accel.store.range_store import Header, Lister, ObjectEntry, RangeStore, Remover, Writer
 from accel.store.redis_connection import OBJECT_SETTINGS, RedisAddress
 from accel.store.redis_store import RedisStore
+from tests.support.cassandra import Cassandra
 from tests.support.redis_server import RedisServer
 
 BODY = bytes(i * 7 % 251 for i in range(100_000))
@@ -57,10 +61,19 @@ async def redis(redis_server: RedisServer) -> AsyncIterator[RedisStore]:
     await store.close()
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture
+async def in_cassandra(cassandra: Cassandra, keyspace: str) -> AsyncIterator[CassandraStore]:
+    """A new name."""
+    url = cassandra.url(keyspace, f"t{secrets.token_hex(6)}")
+    store = CassandraStore(CassandraAddress.parse(url, settings=()), QUICK)
+    yield store
+    await store.close()
+
+
+@pytest.fixture(params=["memory", "redis", "cassandra"])
 def store(request: pytest.FixtureRequest) -> Any:
-    if request.param == "redis":
-        return request.getfixturevalue("redis")
+    if request.param != "memory":
+        return request.getfixturevalue("redis" if request.param == "redis" else "in_cassandra")
     return store_named(f"memory://{secrets.token_hex(6)}")
 
 
@@ -175,19 +188,19 @@ async def test_parts_of_another_length_are_not_stored(store: Any) -> None:
 async def test_a_large_object_goes_in_pieces_and_leaves_nothing_else(
     redis: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_store, "_APPENDED", 50_000)
+    monkeypatch.setattr(redis_store, "APPENDED", 50_000)
     await put(redis, "o", BODY * 7)
     assert bytes((await redis.read("o", Suffix(1 << 30))).data) == BODY * 7
-    keys = await redis._redis.keys(f"{redis._address.prefix}:*")
-    assert sorted(keys) == [redis._prefix + b"o", redis._index]
-    assert await redis._redis.pttl(redis._prefix + b"o") == -1
+    keys = await redis.redis.keys(f"{redis.address.prefix}:*")
+    assert sorted(keys) == [redis.prefix + b"o", redis.index_key]
+    assert await redis.redis.pttl(redis.prefix + b"o") == -1
     assert await redis.head("o") == ObjectEntry("o", 7 * len(BODY), (await redis.read("o", Suffix(1))).etag)
 
 
 async def test_a_writer_that_fails_leaves_the_old_object(
     redis: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_store, "_APPENDED", 50_000)
+    monkeypatch.setattr(redis_store, "APPENDED", 50_000)
     await put(redis, "o", b"old")
 
     async def broken() -> AsyncIterator[bytes]:
@@ -197,8 +210,8 @@ async def test_a_writer_that_fails_leaves_the_old_object(
     with pytest.raises(RuntimeError, match="no more"):
         await redis.write("o", broken(), size=2 * len(BODY))
     assert bytes((await redis.read("o", Suffix(9))).data) == b"old"
-    left = [key for key in await redis._redis.keys(f"{redis._address.prefix}:*") if b":unfinished:" in key]
-    assert [0 < await redis._redis.pttl(key) <= 600_000 for key in left] == [True]
+    left = [key for key in await redis.redis.keys(f"{redis.address.prefix}:*") if b":unfinished:" in key]
+    assert [0 < await redis.redis.pttl(key) <= 600_000 for key in left] == [True]
 
 
 async def test_a_lost_answer_does_not_undo_the_commit(redis: RedisStore) -> None:
@@ -235,9 +248,9 @@ async def test_too_large_an_object_is_refused_before_anything_is_sent(redis: Red
 )
 async def test_a_damaged_value_is_refused(redis: RedisStore, at: int, want: ByteRange | Suffix) -> None:
     await put(redis, "o", BODY)
-    key = redis._prefix + b"o"
-    old = await redis._redis.getrange(key, at, at)
-    await redis._redis.setrange(key, at, bytes([old[0] ^ 1]))
+    key = redis.prefix + b"o"
+    old = await redis.redis.getrange(key, at, at)
+    await redis.redis.setrange(key, at, bytes([old[0] ^ 1]))
     with pytest.raises(StoreError, match="the value in Redis is damaged") as damaged:
         await redis.read("o", want)
     assert (damaged.value.path, damaged.value.transient) == ("o", False)
@@ -245,7 +258,7 @@ async def test_a_damaged_value_is_refused(redis: RedisStore, at: int, want: Byte
 
 @pytest.mark.parametrize("value", [b"", b"short", b"x" * HEADER, b"AcR1" + b"0" * 64])
 async def test_what_is_no_object_is_refused(redis: RedisStore, value: bytes) -> None:
-    await redis._redis.set(redis._prefix + b"o", value)
+    await redis.redis.set(redis.prefix + b"o", value)
     expected = ObjectNotFoundError if not value else StoreError
     with pytest.raises(expected):
         await redis.read("o", ByteRange(0, 5))
@@ -255,20 +268,20 @@ async def test_what_is_no_object_is_refused(redis: RedisStore, value: bytes) -> 
 
 async def test_blocks_that_changed_places_or_are_gone_are_refused(redis: RedisStore) -> None:
     await put(redis, "o", BODY)
-    key, block = redis._prefix + b"o", CHECKSUM + BLOCK
-    whole = await redis._redis.get(key)
+    key, block = redis.prefix + b"o", CHECKSUM + BLOCK
+    whole = await redis.redis.get(key)
     first, second = whole[HEADER : HEADER + block], whole[HEADER + block : HEADER + 2 * block]
-    await redis._redis.setrange(key, HEADER, second + first)
+    await redis.redis.setrange(key, HEADER, second + first)
     with pytest.raises(StoreError, match="damaged"):
         await redis.read("o", ByteRange(0, 5))
-    await redis._redis.set(key, whole[:-30])
+    await redis.redis.set(key, whole[:-30])
     with pytest.raises(StoreError, match="damaged"):
         await redis.read("o", Suffix(5))
     assert bytes((await redis.read("o", ByteRange(0, 5))).data) == BODY[:5]
 
 
 async def test_another_type_of_value_is_an_error(redis: RedisStore) -> None:
-    await redis._redis.lpush(redis._prefix + b"o", "x")
+    await redis.redis.lpush(redis.prefix + b"o", "x")
     with pytest.raises(StoreError, match="WRONGTYPE"):
         await redis.read("o", Suffix(5))
 
@@ -277,29 +290,29 @@ async def test_objects_expire_together_after_their_last_use(redis_server: RedisS
     prefix = f"t{secrets.token_hex(6)}"
     store = redis_at(redis_server.url(prefix, ttl=60))
     await put(store, "a", b"1")
-    await store._redis.pexpire(store._index, 40_000)
+    await store.redis.pexpire(store.index_key, 40_000)
     await put(store, "b", b"2")  # a write renews all
 
     async def left() -> list[int]:
-        keys = sorted(await store._redis.keys(f"{prefix}:*"))
-        return [await store._redis.pexpiretime(key) for key in keys]
+        keys = sorted(await store.redis.keys(f"{prefix}:*"))
+        return [await store.redis.pexpiretime(key) for key in keys]
 
     assert len(await left()) == 3
     assert len(set(await left())) == 1
     renewed = (await left())[0]
     await store.read("a", Suffix(1))  # too early to renew anything
     assert set(await left()) == {renewed}
-    for key in await store._redis.keys(f"{prefix}:*"):
-        await store._redis.pexpire(key, 20_000)
+    for key in await store.redis.keys(f"{prefix}:*"):
+        await store.redis.pexpire(key, 20_000)
     await store.read("a", Suffix(1))
     assert len(set(await left())) == 1
     assert (await left())[0] >= renewed
     # Who writes by a URL without a time to live keeps to the time of the others.
     plain = redis_at(redis_server.url(prefix))
     await put(plain, "c", b"3")
-    assert 0 < await store._redis.pttl(store._prefix + b"c") <= 60_000
-    for key in await store._redis.keys(f"{prefix}:*"):
-        await store._redis.pexpire(key, 1)
+    assert 0 < await store.redis.pttl(store.prefix + b"c") <= 60_000
+    for key in await store.redis.keys(f"{prefix}:*"):
+        await store.redis.pexpire(key, 1)
     await asyncio.sleep(0.01)
     assert await listed(store) == []
     with pytest.raises(ObjectNotFoundError):
@@ -317,23 +330,23 @@ async def test_beyond_the_limit_nothing_is_written(redis_server: RedisServer) ->
     await store.remove("a")
     await put(store, "b", BODY[:60_000])
     # What Redis has evicted counts no more.
-    await store._redis.delete(store._prefix + b"b")
+    await store.redis.delete(store.prefix + b"b")
     await put(store, "c", BODY[:60_000])
     assert await listed(store) == ["c"]
-    assert await store._redis.hkeys(store._index) == [b"c"]
+    assert await store.redis.hkeys(store.index_key) == [b"c"]
     await store.close()
 
 
 async def test_what_is_lost_while_it_is_written_is_not_committed(
     redis: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_store, "_APPENDED", 50_000)
+    monkeypatch.setattr(redis_store, "APPENDED", 50_000)
 
     async def evicted() -> AsyncIterator[bytes]:
         yield BODY
         yield BODY
-        keys = await redis._redis.keys(f"{redis._address.prefix}:unfinished:*")
-        assert await redis._redis.delete(*keys) == 1
+        keys = await redis.redis.keys(f"{redis.address.prefix}:unfinished:*")
+        assert await redis.redis.delete(*keys) == 1
         yield BODY[:10]
 
     with pytest.raises(StoreError, match="has lost what was being written") as lost:

@@ -1,4 +1,5 @@
-"""Listings whose pages are asked for at once: the same as page after page, in the fewest requests, or page after page."""
+"""Listings whose pages are asked for at once: the same as page after page, in the fewest requests, or page
+after page."""
 
 from __future__ import annotations
 
@@ -149,8 +150,18 @@ async def test_the_first_of_several_pages_is_shown_before_the_next_is_asked_for(
     assert seen == [keys(range(PAGE))] * shown * 2
 
 
-async def test_it_is_shown_once_more_where_the_listing_is_tried_again() -> None:
+@pytest.mark.parametrize(
+    ("cuts", "shown", "asked"),
+    [
+        pytest.param(True, 1, [(None, 0), (None, 1), ("d/004", 0), ("d/004", 1)], id="goes on"),
+        pytest.param(False, 2, [(None, 0), (None, 1), (None, 0), (None, 1), (None, 2)], id="begins anew"),
+    ],
+)
+async def test_after_a_failure_it_goes_on_from_the_last_key_or_begins_anew(
+    cuts: bool, shown: int, asked: list[tuple[str | None, int]]
+) -> None:
     store, failures = Bucket(keys(range(12))), iter([False, True, False, False, False])
+    store.cuts_listings = cuts
     seen: list[str] = []
 
     def before(after: str | None) -> None:
@@ -158,8 +169,13 @@ async def test_it_is_shown_once_more_where_the_listing_is_tried_again() -> None:
             raise StoreError("503", path="d", transient=True)
 
     store.before = before
-    await listings(store, attempts=2).list_below("d", Metrics(), begun=lambda page: seen.append(page[0].path))
-    assert seen == ["d/000", "d/000"]
+    metrics = Metrics()
+    found = await listings(store, attempts=2).list_below(
+        "d", metrics, begun=lambda page: seen.append(page[0].path)
+    )
+    assert found == told(store.keys)
+    assert (seen, store.asked) == (["d/000"] * shown, asked)
+    assert (metrics.requests, metrics.retries) == (len(asked), 1)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +238,8 @@ async def test_what_came_and_went(
 
 
 class Sparse(Bucket):
-    """Gives a page without objects before each of the others, as servers do that have only found prefixes or markers."""
+    """Gives a page without objects before each of the others, as servers do that have only found prefixes or
+    markers."""
 
     async def pages(
         self, prefix: str, *, after: str | None = None
@@ -275,7 +292,7 @@ async def test_prefixes_have_cuts_of_their_own() -> None:
     ]
 
 
-@pytest.mark.parametrize(("most", "seen"), [(1, 1), (3, 3), (64, listing._AT_ONCE)])
+@pytest.mark.parametrize(("most", "seen"), [(1, 1), (3, 3), (64, listing.AT_ONCE)])
 async def test_few_are_under_way_at_once(most: int, seen: int) -> None:
     store = Bucket(keys(range(199)))
     it = listings(store, most=most)
@@ -287,13 +304,13 @@ async def test_few_are_under_way_at_once(most: int, seen: int) -> None:
 async def test_what_is_remembered_is_bounded() -> None:
     store = Bucket([f"{d}/{key}" for d in "abcd" for key in keys(range(12))])
     it = listings(store)
-    it._cuts = Cuts(3 * listing._size(("a/d/004", "a/d/009")))
+    it.cuts = Cuts(3 * listing.size_of_cuts(("a/d/004", "a/d/009")))
     for prefix in "abcd":
         await paths(it, prefix)
-    assert sorted(it._cuts) == ["b", "c", "d"]
+    assert sorted(it.cuts) == ["b", "c", "d"]
     store.keys.update(f"d/d/{number}" for number in range(100))
     await paths(it, "d")
-    assert sorted(it._cuts) == ["b", "c"]
+    assert sorted(it.cuts) == ["b", "c"]
 
 
 # -- where it cannot be done ---------------------------------------------------------------------
@@ -417,7 +434,7 @@ async def test_one_failure_ends_the_others() -> None:
     store.before = fail
     with pytest.raises(StoreError, match="no permission"):
         await paths(it)
-    assert (store.under_way, len(store.asked)) == (0, listing._AT_ONCE)
+    assert (store.under_way, len(store.asked)) == (0, listing.AT_ONCE)
     store.before = lambda after: None
     assert await paths(it) == keys(range(200))
 
@@ -432,7 +449,7 @@ async def test_a_listing_can_be_cancelled() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert (store.under_way, it._gate.users) == (0, 0)
+    assert (store.under_way, it.gate.users) == (0, 0)
     assert await paths(it) == keys(range(200))
 
 

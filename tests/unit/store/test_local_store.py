@@ -52,7 +52,7 @@ async def test_reads(store: FileStore) -> None:
 
 @pytest.mark.parametrize("at_once", [32 << 20, 10], ids=["allocated before", "too much for that"])
 async def test_several_ranges(store: FileStore, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    monkeypatch.setattr(local_store, "_AT_ONCE", at_once)
+    monkeypatch.setattr(local_store, "AT_ONCE", at_once)
     etag = (await store.read("f", Suffix(1))).etag
     wants = [ByteRange(5, 9), ByteRange(900, 1000), ByteRange(0, 6)]
     found = await store.gather_ranges("f", wants, if_match=etag)
@@ -89,14 +89,14 @@ async def test_several_ranges_of_which_one_fails(store: FileStore, tmp_path: pat
 async def test_several_ranges_of_a_file_that_changes_meanwhile(
     store: FileStore, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pread = local_store._pread
+    pread = local_store.read_at
 
     def torn(handle: int, wanted: ByteRange, held: memoryview) -> memoryview:
         if wanted.start:
             (tmp_path / "f").write_bytes(BODY[::-1])
         return pread(handle, wanted, held)
 
-    monkeypatch.setattr(local_store, "_pread", torn)
+    monkeypatch.setattr(local_store, "read_at", torn)
     with pytest.raises(ObjectChangedError):
         await store.gather_ranges("f", [ByteRange(0, 9), ByteRange(9, 18)])
 
@@ -281,7 +281,7 @@ die()
 
 @pytest.mark.parametrize("way", ["kernel", "blocks"])
 def test_bytes_are_copied_from_the_front(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
-    monkeypatch.setattr(local_store, "_BLOCK", 1000)
+    monkeypatch.setattr(local_store, "BLOCK", 1000)
     if way == "blocks":
 
         def refuse(*args: object, **more: object) -> int:
@@ -352,3 +352,51 @@ def test_processes_that_write_on_conditions_lose_nothing_and_leave_no_lock(tmp_p
     assert [process.exitcode for process in processes] == [0] * 4
     assert (tmp_path / "count").read_bytes() == b"160"
     assert [path.name for path in tmp_path.iterdir()] == ["count"]
+
+
+CHECKSUMS = b"crc\0" + b"\0\0\x02\0" + b"1234"
+
+
+@pytest.mark.parametrize("write", ["write_beside", "write", "conditionally", "move", "remove"])
+async def test_checksums_of_hadoop_go_with_what_they_were_made_of(tmp_path: Path, write: str) -> None:
+    store, target, checksums = FileStore(str(tmp_path)), tmp_path / "f", tmp_path / ".f.crc"
+    target.write_bytes(b"old")
+    checksums.write_bytes(CHECKSUMS)
+    (tmp_path / ".other.crc").write_bytes(CHECKSUMS)
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"new"
+
+    if write == "write_beside":
+        with write_beside(str(target)) as file:
+            file.write(b"new")
+    elif write == "write":
+        await store.write("f", parts(), size=3)
+    elif write == "conditionally":
+        await store.write("f", parts(), size=3, if_match=(await store.head("f")).etag)
+    elif write == "move":
+        (tmp_path / "staged").write_bytes(b"new")
+        await store.move("staged", "f")
+    else:
+        await store.remove("f")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {".other.crc"} | (set() if write == "remove" else {"f"})
+
+
+def test_a_file_that_has_the_name_of_checksums_stays(tmp_path: Path) -> None:
+    (tmp_path / ".f.crc").write_bytes(b"my own")
+    with write_beside(str(tmp_path / "f")) as file:
+        file.write(b"new")
+    assert (tmp_path / ".f.crc").read_bytes() == b"my own"
+
+
+def test_checksums_stay_where_the_file_does(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"old")
+    (tmp_path / ".f.crc").write_bytes(CHECKSUMS)
+
+    def refuse() -> None:
+        raise ObjectChangedError("the file was changed")
+
+    with pytest.raises(ObjectChangedError), write_beside(str(tmp_path / "f"), check=refuse) as file:
+        file.write(b"new")
+    assert (tmp_path / ".f.crc").read_bytes() == CHECKSUMS

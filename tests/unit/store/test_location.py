@@ -103,7 +103,7 @@ def test_in_a_store_of_the_caller_only_the_path_counts(text: str, path: str) -> 
 
 BAD = {
     "unknown scheme": ("ftp://h/x", "accel has no store for ftp://"),
-    "memory without a store": ("memory://x", "give the MemoryStore by store="),
+    "memory without a store": ("memory://x", "give the MemoryStore by `store=`"),
     "no bucket": ("s3:///key", "names no bucket or host"),
     "no host": ("https:///x", "names no bucket or host"),
     "credentials, http": ("https://user:pw@host/x", "credentials in a URL are not taken"),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import gc
+import io
 import os
 import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -25,11 +28,11 @@ from accel.errors import (
 from accel.ranges import ByteRange, Suffix
 from accel.store import obstore_store
 from accel.store.obstore_errors import translate
-from accel.store.obstore_store import CONFIG_HIDDEN, ObstoreStore
+from accel.store.obstore_store import CONFIG_HIDDEN, ObstoreStore, upload
 from accel.store.range_store import Header, Lister, ObjectEntry, RangeStore
 from accel.store.request_errors import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
 from accel.testing import Layout, table, write_file
-from tests.support.object_server import status
+from tests.support.object_server import s3_at, status
 
 BODY = bytes(i % 251 for i in range(1000))
 
@@ -81,15 +84,15 @@ async def test_a_suffix(server: Any, s3: ObstoreStore, length: int, start: int) 
 async def test_a_long_body(
     server: Any, s3: ObstoreStore, monkeypatch: pytest.MonkeyPatch, whole: int
 ) -> None:
-    monkeypatch.setattr(obstore_store, "_WHOLE_BYTES", whole)
-    data = bytes(i % 253 for i in range(3 * obstore_store._PART_BYTES))
+    monkeypatch.setattr(obstore_store, "WHOLE_BYTES", whole)
+    data = bytes(i % 253 for i in range(3 * obstore_store.PART_BYTES))
     server.objects["/b/f"] = data
     payload = await s3.read("f", ByteRange(5, len(data) - 5))
     assert bytes(payload.data) == data[5:-5]
 
 
 async def test_after_a_cut_body_others_come_in_parts_for_a_while(server: Any, s3: ObstoreStore) -> None:
-    part = obstore_store._PART_BYTES
+    part = obstore_store.PART_BYTES
     data = bytes(i % 253 for i in range(4 * part))
     server.objects["/b/f"] = data
     server.script |= {n: lambda reply: setattr(reply, "cut", 3 * part) for n in range(3)}
@@ -106,8 +109,8 @@ async def test_after_a_cut_body_others_come_in_parts_for_a_while(server: Any, s3
 async def test_a_cut_long_body_hands_on_its_whole_parts(
     server: Any, s3: ObstoreStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(obstore_store, "_WHOLE_BYTES", 0)
-    part = obstore_store._PART_BYTES
+    monkeypatch.setattr(obstore_store, "WHOLE_BYTES", 0)
+    part = obstore_store.PART_BYTES
     data = bytes(i % 253 for i in range(4 * part))
     server.objects["/b/f"] = data
     server.script[0] = lambda reply: setattr(reply, "cut", 3 * part)
@@ -198,7 +201,7 @@ async def test_a_store_of_the_callers_does_not_retry_unless_it_was_told_to(
 def test_a_store_that_cannot_be_copied_is_used_as_it_is() -> None:
     # Its `config` panics in obstore 0.12.1, over an argument that its constructor takes.
     given = S3Store("b", allow_http=True, access_key_id="KEY", secret_access_key="SECRET")
-    assert ObstoreStore(given)._store is given
+    assert ObstoreStore(given).inner is given
 
 
 async def test_a_store_that_cannot_be_copied_is_tried_once_and_told_of(
@@ -485,7 +488,7 @@ def test_failing_to_find_credentials_says_so(store: str, names: str) -> None:
         f"Generic {store} error: Error performing PUT http://169.254.169.254/latest/api/token in 1ms - HTTP error: "
         "error sending request\n\nDebug source:\nHttpError {\n    kind: Connect,"
     )
-    error = translate(exceptions.GenericError(text), "f")
+    error = translate(exceptions.GenericError(text), "f", None)
     assert isinstance(error, StoreError)
     assert (error.message, (error.hint or "").startswith(f"give {names}")) == (
         "no credentials were found",
@@ -493,6 +496,31 @@ def test_failing_to_find_credentials_says_so(store: str, names: str) -> None:
     )
     assert "169.254.169.254" in str(error.__cause__)
     assert not error.transient  # waiting out six timeouts would not make them appear
+
+
+@pytest.mark.parametrize(
+    ("debug", "message", "endpoint", "server"),
+    [
+        ("HttpError {\n    kind: Connect,", "it cannot be reached", "", "sts.eu-west-1.amazonaws.com"),
+        (
+            "inner: Status {\n    status: 403,",
+            "it answered with status 403",
+            "https://u:p@sts.example/",
+            "sts.example",
+        ),
+    ],
+    ids=["unreachable", "refused"],
+)
+def test_the_server_of_roles_is_named(
+    debug: str, message: str, endpoint: str, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoint)
+    raw = f"Generic S3 error: Error performing POST REDACTED in 1ms - failed\n\nDebug source:\n{debug}"
+    error = translate(exceptions.GenericError(raw), "f", None)
+    assert isinstance(error, StoreError)
+    assert error.message == f"STS gave no credentials of a role: {message}"
+    assert (error.hint or "").startswith(f"it was asked of {server}; see the variables AWS_ROLE_ARN")
 
 
 @pytest.mark.parametrize(
@@ -509,7 +537,7 @@ def test_failing_to_find_credentials_says_so(store: str, names: str) -> None:
     ],
 )
 def test_which_connection_failures_may_pass(debug: str, transient: bool) -> None:
-    error = translate(exceptions.GenericError(f"m\n\nDebug source:\nHttpError {{ {debug},"), "f")
+    error = translate(exceptions.GenericError(f"m\n\nDebug source:\nHttpError {{ {debug},"), "f", None)
     assert isinstance(error, StoreError)
     assert error.transient == transient
 
@@ -550,7 +578,7 @@ def test_without_files_to_open_it_says_so(
 
     if not left:
         monkeypatch.setattr(os, "open", open_none)
-    error = translate(exceptions.GenericError(raw), "f")
+    error = translate(exceptions.GenericError(raw), "f", None)
     assert isinstance(error, StoreError)
     assert ("`ulimit -n`" in (error.hint or "")) is told
     assert error.transient or not told
@@ -561,7 +589,7 @@ def test_a_panic_for_want_of_files_says_so() -> None:
         pass
 
     error = translate(
-        PanicException('Unable to build: Os { code: 24, kind: TooManyOpenFiles, message: "x" }'), "f"
+        PanicException('Unable to build: Os { code: 24, kind: TooManyOpenFiles, message: "x" }'), "f", None
     )
     assert isinstance(error, StoreError)
     assert "`ulimit -n`" in str(error)
@@ -571,4 +599,52 @@ def test_a_panic_for_want_of_files_says_so() -> None:
 @pytest.mark.parametrize("kind", [asyncio.CancelledError, KeyboardInterrupt, SystemExit])
 def test_interrupts_pass(kind: type[BaseException]) -> None:
     error = kind()
-    assert translate(error, "f") is error
+    assert translate(error, "f", None) is error
+
+
+# -- uploads that end early ----------------------------------------------------------------------
+
+
+async def test_an_upload_that_is_cancelled_leaves_no_task_that_reads_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """obstore asks for the next part in a task of its own, which read from a file that was closed by then."""
+    reading, closed = asyncio.Event(), list[str]()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        body = (
+            b"<InitiateMultipartUploadResult><Bucket>b</Bucket><Key>k</Key><UploadId>u</UploadId>"
+            b"</InitiateMultipartUploadResult>"
+        )
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            while (await reader.readuntil(b"\r\n\r\n")).startswith(b"POST"):
+                writer.write(b"HTTP/1.1 200 x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            await reader.read()  # parts are never answered
+        writer.close()
+
+    async def parts(file: io.BytesIO) -> AsyncIterator[bytes]:
+        try:
+            yield file.read(8 << 20)
+            reading.set()
+            await asyncio.sleep(0.2)
+            yield file.read(8 << 20)
+        finally:
+            closed.append("closed")
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        store = s3_at(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
+        with io.BytesIO(bytes(16 << 20)) as file:
+            task = asyncio.ensure_future(upload(store, "k", parts(file), size=16 << 20))
+            await reading.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert closed == ["closed"]
+            left = [repr(it) for it in asyncio.all_tasks() - {asyncio.current_task()}]
+            assert [it for it in left if "serve" not in it] == []
+        await asyncio.sleep(0.4)
+        gc.collect()
+        assert caplog.records == []
+    finally:
+        listening.close()

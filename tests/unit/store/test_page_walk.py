@@ -1,4 +1,5 @@
-"""Servers whose listings go round in circles, or stop short: nothing is asked for without an end, nothing left out."""
+"""Servers whose listings go round in circles, or stop short: nothing is asked for without an end, nothing
+left out."""
 
 from __future__ import annotations
 
@@ -142,7 +143,7 @@ async def test_the_same_keys_over_and_over_are_given_up(
 
 
 async def test_empty_pages_without_an_end_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "_MOST_EMPTY", 5)
+    monkeypatch.setattr(listing, "MOST_EMPTY", 5)
     store = Scripted(lambda after: itertools.chain(["", "", "", "ab"], itertools.repeat("")))
     with pytest.raises(StoreError, match="^d: the store sends empty pages without an end$"):
         await walked(store)

@@ -18,7 +18,7 @@ from obstore.store import MemoryStore, S3Store
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.options import Options, Transport
 from accel.ranges import ByteRange, Suffix
-from accel.store import io_loop, s3_store
+from accel.store import s3_store
 from accel.store.http_connections import connections_to
 from accel.store.http_store import HttpStore
 from accel.store.obstore_store import ObstoreStore
@@ -36,7 +36,7 @@ def no_surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     yield
-    s3_store._left_to_obstore.clear()
+    s3_store.left_to_obstore.clear()
 
 
 def s3_of(url: str, **client: Any) -> S3Store:
@@ -49,9 +49,9 @@ async def s3(server: Any) -> AsyncIterator[DirectStore]:
     store = adapt(s3_of(server.url), Options())
     assert isinstance(store, DirectStore)
     yield store
-    signed = await store._signer.sign("f")
+    signed = await store.signer.sign("f")
     assert signed is not None
-    await connections_to(signed.origin, store._signer.timeouts).close()
+    await connections_to(signed.origin, store.signer.timeouts).close()
 
 
 def directly(server: Any) -> list[bool]:
@@ -166,7 +166,7 @@ async def test_what_is_refused_is_asked_of_obstore_and_so_is_all_after_it(
         payload = await s3.read("f", ByteRange(10, 20), if_match='"v1"')
         assert (bytes(payload.data), payload.etag) == (BODY[10:20], '"v1"')
     assert directly(server) == [True, False, False, False]
-    s3_store._left_to_obstore.clear()  # as after a minute
+    s3_store.left_to_obstore.clear()  # as after a minute
     await s3.read("f", ByteRange(10, 20))
     assert directly(server)[4:] == [True]
 
@@ -203,20 +203,10 @@ async def test_what_is_refused_is_signed_anew(server: Any, s3: DirectStore, sign
     server.script[1] = status(403)
     for refused in (False, True, False):
         assert bytes((await s3.read("f", ByteRange(10, 20))).data) == BODY[10:20]
-        assert (len(s3_store._left_to_obstore) == 1) is refused
-        s3_store._left_to_obstore.clear()
+        assert (len(s3_store.left_to_obstore) == 1) is refused
+        s3_store.left_to_obstore.clear()
     assert directly(server) == [True, True, False, True]
     assert signed == ["f", "f"]
-
-
-async def test_a_forked_child_is_refused(
-    server: Any, s3: DirectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(io_loop._state, "forked_after_use", True)
-    with pytest.raises(AccelError, match="spawn or forkserver"):
-        await s3.read("f", ByteRange(10, 20))
-    monkeypatch.undo()
-    assert server.requests == []
 
 
 async def test_without_credentials_obstore_tells(server: Any) -> None:
@@ -242,7 +232,6 @@ async def test_what_an_upload_was_framed_by_is_no_encoding(
     assert directly(server) == [True]
     http = HttpStore(f"{server.url}/b", storage_options={}, options=Options())
     assert bytes((await http.read("f", ByteRange(10, 20))).data) == BODY[10:20]
-    await http.close()
 
 
 HEADS = {

@@ -8,6 +8,7 @@ import gc
 import itertools
 import os
 import time
+import types
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -19,10 +20,11 @@ from obstore.store import LocalStore, MemoryStore
 import accel
 from accel.errors import AccelError, StoreError
 from accel.ranges import ByteRange
-from accel.store import obstore_store, tasks
+from accel.runtime import tasks
+from accel.runtime.tasks import Group, TrackedStream, all_released, breathe, each, tracked
+from accel.store import obstore_store
 from accel.store.obstore_store import ObstoreStore
 from accel.store.request_errors import IncompleteBodyError
-from accel.store.tasks import Group, TrackedStream, all_released, breathe, each, tracked
 from tests.support.object_server import ObjectServer, Reply, s3_at
 
 pytestmark = pytest.mark.usefixtures("few_to_collect")
@@ -41,7 +43,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("accel.store.tasks.time.monotonic", clock)
+    monkeypatch.setattr("accel.runtime.tasks.time.monotonic", clock)
     return clock
 
 
@@ -85,6 +87,57 @@ async def test_a_slice_that_is_used_up_lets_the_loop_go_round_once(clock: Clock)
             await breathe()
 
 
+async def test_a_slice_wakes_few_of_those_who_wait(clock: Clock) -> None:
+    """Each that is woken in vain is a step of the loop, and hundreds of lookups wait at once."""
+    waits = 0
+
+    @types.coroutine
+    def counted() -> Iterator[Any]:
+        nonlocal waits
+        for future in breathe().__await__():
+            waits += 1
+            yield future
+
+    async def work() -> None:
+        for _ in range(5):
+            await counted()
+            clock.now += 0.001
+
+    await asyncio.gather(*(work() for _ in range(100)))
+    # Of 500 steps, two fit in a slice.
+    assert waits <= 500
+
+
+async def test_whoever_waits_for_a_slice_gets_a_turn_beside_others_that_work_on(clock: Clock) -> None:
+    turns: list[int] = []
+
+    async def work(number: int) -> None:
+        while len(turns) < 400:
+            await breathe()
+            turns.append(number)
+            clock.now += 0.003
+
+    await asyncio.gather(*(work(number) for number in range(10)))
+    assert min(turns.count(number) for number in range(10)) >= 20
+
+
+async def test_who_is_cancelled_while_waiting_for_a_slice_holds_up_nobody(clock: Clock) -> None:
+    done: list[int] = []
+
+    async def work(number: int) -> None:
+        for _ in range(3):
+            clock.now += 0.01
+            await breathe()
+        done.append(number)
+
+    working = [asyncio.create_task(work(number)) for number in range(60)]
+    for task in working[::2]:
+        await asyncio.sleep(0)
+        task.cancel()
+    await asyncio.wait_for(asyncio.wait(working), 20)
+    assert set(range(1, 60, 2)) <= set(done)
+
+
 async def test_many_that_work_at_once_share_one_slice(clock: Clock) -> None:
     """With 20 of them, each with its own slice, the loop would be held up 20 times as long."""
     held: list[float] = []
@@ -125,7 +178,7 @@ async def test_each_breathes() -> None:
 def test_every_loop_has_slices_of_its_own() -> None:
     async def seen() -> bool:
         await breathe()
-        return asyncio.get_running_loop() in tasks._of_loop
+        return asyncio.get_running_loop() in tasks.slices_by_loop
 
     # A slice kept from a loop that has ended would never begin again: the second run would hang.
     assert all(asyncio.run(seen()) for _ in range(3))
@@ -245,7 +298,8 @@ async def fail_after(turns: int, *, fails: bool = True) -> None:
 
 @pytest.mark.parametrize("inner", ["a task", "awaited", "inside", "caught"])
 async def test_no_order_of_failures_is_a_cancellation(inner: str) -> None:
-    """Groups within each other whose tasks fail in every order of a few rounds: nobody has cancelled anything."""
+    """Groups within each other whose tasks fail in every order of a few rounds: nobody has cancelled
+    anything."""
 
     async def lower(turns: int, fails: bool, others: int, body: int) -> None:
         async with Group() as group:
@@ -331,7 +385,7 @@ async def test_a_listing_that_fails_keeps_no_call(
     def edit(reply: Reply) -> None:
         reply.status, reply.delay, reply.body = 403, 0.0 if how == "refused" else 0.3, b""
 
-    monkeypatch.setattr(obstore_store, "_CHUNK_TIMEOUTS", 1)
+    monkeypatch.setattr(obstore_store, "CHUNK_TIMEOUTS", 1)
     server.always = edit
     with pytest.raises(StoreError) as caught:
         await anext(ObstoreStore(s3_at(server.url), read_timeout=0.1).pages("d"))
@@ -360,7 +414,7 @@ def test_cancelled_calls_are_known_until_their_threads_have_ended(tmp_path: Path
     async def many() -> None:
         reads = [asyncio.ensure_future(store.read("x", ByteRange(0, 1))) for _ in range(20)]
         await asyncio.sleep(0)
-        known.append(len(tasks._unfinished_calls))
+        known.append(len(tasks.unfinished_calls))
         for read in reads:
             read.cancel()
         await asyncio.wait(reads)

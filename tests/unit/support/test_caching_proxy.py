@@ -1,4 +1,5 @@
-"""The caching proxy responds as MinIO does, with the latency and pace that are set, and logs as the relay does."""
+"""The caching proxy responds as MinIO does, with the latency and pace that are set, and logs as the relay
+does."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import io
 import json
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -42,12 +43,12 @@ async def serving(
     """A caching proxy before `url`, and its own URL."""
     origin = Origin(url)
     proxy = CachingProxy(origin, ObjectCache(origin, S3Admin(url), limit=limit), **network)
-    ready: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    ready: asyncio.Future[Sequence[str]] = asyncio.get_running_loop().create_future()
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         group.create_task(serve_caching(proxy, port=0, ready=ready.set_result, stop=stop))
         try:
-            yield proxy, f"http://127.0.0.1:{await ready}"
+            yield proxy, (await ready)[0]
         finally:
             stop.set()
 

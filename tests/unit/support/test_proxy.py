@@ -8,7 +8,10 @@ import os
 import select
 import signal
 import socket
+import ssl
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,6 +21,7 @@ import aiohttp
 import pytest
 
 from accel.testing import CutBody, ShortBody, Stall, Status, WrongRange
+from tests.support.certificate import make_certificate
 from tests.support.proxy import Proxy, ProxyProcess
 from tests.support.relay import Etags, Passage, Relay, RelayFault, Substitute
 from tests.support.s3 import S3Admin
@@ -239,6 +243,25 @@ def test_the_process_counts_is_set_anew_and_ends(origin: str) -> None:
         assert passage.first_byte - passage.begin >= 0.0195
     with pytest.raises(OSError):
         ask(url)
+
+
+@pytest.mark.parametrize("kind", [Proxy, ProxyProcess])
+def test_the_same_proxy_is_reached_by_tls(origin: str, kind: type[Proxy | ProxyProcess]) -> None:
+    with make_certificate() as certificate, kind(origin, certificate=certificate) as proxy:
+        trusting = ssl.create_default_context(cafile=str(certificate.authorities))
+        with urllib.request.urlopen(f"{proxy.secure_url}/a", context=trusting) as answer:
+            assert answer.read() == DATA
+        assert ask(f"{proxy.url}/a").body == DATA
+        assert proxy.by_path() == {("GET", "/a"): (2, 2 * len(DATA))}
+        with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
+            urllib.request.urlopen(f"{proxy.secure_url}/a")
+        assert proxy.requests == 2
+    assert not certificate.server.exists()
+
+
+def test_a_proxy_without_a_certificate_has_no_url_for_tls(origin: str) -> None:
+    with Proxy(origin) as proxy:
+        assert proxy.secure_url == ""
 
 
 def test_a_relay_tells_what_it_is() -> None:

@@ -1,4 +1,5 @@
-"""The client of the origin passes on requests and responses without the headers of a connection; bodies are paced."""
+"""The client of the origin passes on requests and responses without the headers of a connection; bodies are
+paced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The S3 server of the tests answers through the proxy with the signature made for the proxy's own address."""
+"""The S3 server of the tests answers through the proxy with the signature made for the proxy's own
+address."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import time
@@ -8,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import accel
 from accel.errors import AccelError, ObjectNotFoundError, SchemaMismatchError, StoreError
 from accel.metrics import Metrics
 from accel.options import Options
@@ -17,7 +20,7 @@ from accel.planning.file_entry import FileBlock, FileEntry
 from accel.store.client import Client
 from accel.store.local_store import FileStore, etag_of
 from accel.store.range_store import ObjectEntry, PageSeen
-from accel.tables.path_source import discover
+from accel.tables.path_source import PathRules, discover
 
 S3 = "s3://bucket"
 
@@ -76,8 +79,12 @@ def named(url: str, partition: tuple[object, ...] = ()) -> FileEntry:
     return FileEntry(f"s3://{root}", path, url, None, None, partition)
 
 
+_RULES = {field.name for field in dataclasses.fields(PathRules)}
+
+
 async def find(stores: Stores, source: Any, **options: Any) -> FileBlock:
-    return await discover(source, client_for=stores.client, metrics=Metrics(), **options)
+    rules = PathRules(**{name: options.pop(name) for name in _RULES & options.keys()})
+    return await discover(source, clients=stores, rules=rules, metrics=Metrics(), **options)
 
 
 NOTHING = pa.schema([])
@@ -181,11 +188,10 @@ MESSY = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*Delta table")
 @pytest.mark.parametrize("url", ["s3://bucket/t/", "s3://bucket/t"])
 async def test_a_directory_takes_what_is_neither_hidden_nor_a_marker(url: str) -> None:
     stores = Stores(bucket=MESSY)
-    found = await find(stores, url)
+    found = await find(stores, url, as_files=True)
     assert found == FileBlock(
         (
             listed("t/a b%20é.parquet"),
@@ -262,8 +268,13 @@ async def test_a_store_that_does_not_say_keeps_its_empty_files() -> None:
         async def head(self, path: str, *, metrics: Metrics | None = None) -> ObjectEntry:
             raise StoreError("the store answered with status 403", path=path, status=403)
 
-    stores = Stores(bucket={"t/a.parquet": 0})
-    found = await discover("s3://bucket/t/", client_for=lambda root: Silent(stores, root), metrics=Metrics())
+    class Silently(Stores):
+        def client(self, root: str) -> _Bucket:
+            return Silent(self, root)
+
+    found = await discover(
+        "s3://bucket/t/", clients=Silently(bucket={"t/a.parquet": 0}), rules=PathRules(), metrics=Metrics()
+    )
     assert [file.path for file in found.files] == ["t/a.parquet"]
 
 
@@ -391,7 +402,7 @@ async def test_a_pattern_that_nothing_matches() -> None:
         await find(Stores(bucket=["t/x"]), "s3://bucket/t/*.parquet")
     assert str(caught.value) == (
         "s3://bucket/t/*.parquet: nothing matches the pattern "
-        "(an object whose name holds *, ? or [ is named with glob=False)"
+        "(an object whose name holds *, ? or [ is named with `glob=False`)"
     )
 
 
@@ -459,7 +470,7 @@ async def test_a_directory_of_two_minds() -> None:
         await find(Stores(bucket=["t/a=1/x", "t/y"]), "s3://bucket/t/")
     assert str(caught.value) == (
         "s3://bucket/t/y: partition keys none here, but a in s3://bucket/t/a=1/x "
-        "(partitioning=None reads the files without partition columns)"
+        "(`partitioning=None` reads the files without partition columns)"
     )
 
 
@@ -491,13 +502,14 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def local_client(root: str) -> Client:
-    assert root == "file://"
-    return Client(FileStore(), root=root, token="t", options=Options())
+class Local:
+    def client(self, root: str) -> Client:
+        assert root == "file://"
+        return Client(FileStore(), root=root, token="t", options=Options())
 
 
 async def find_local(source: Any, **options: Any) -> FileBlock:
-    return await discover(source, client_for=local_client, metrics=Metrics(), **options)
+    return await discover(source, clients=Local(), rules=PathRules(**options), metrics=Metrics())
 
 
 def version(path: str) -> tuple[int, str]:
@@ -507,7 +519,7 @@ def version(path: str) -> tuple[int, str]:
 
 async def test_a_local_directory_with_odd_names(tree: Path) -> None:
     metrics = Metrics()
-    found = await discover(tree / "t", client_for=local_client, metrics=metrics)
+    found = await discover(tree / "t", clients=Local(), rules=PathRules(), metrics=metrics)
     root = str(tree / "t")
     names = ["k=%C3%A9%2F=z/é%20.parquet", "k=__HIVE_DEFAULT_PARTITION__/[1].parquet", "k=a b/x y.parquet"]
     assert found.partition_schema == pa.schema([("k", pa.string())])
@@ -599,11 +611,19 @@ async def test_links_are_followed_but_not_in_circles(tree: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["none.parquet", "none", "plain/", "none/x"])
-async def test_a_local_path_that_does_not_exist(tree: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("none.parquet", ""),
+        ("none", ""),
+        ("none/x", ""),
+        ("plain/", " (what stands before a slash there is a file, not a directory)"),
+    ],
+)
+async def test_a_local_path_that_does_not_exist(tree: Path, name: str, hint: str) -> None:
     with pytest.raises(ObjectNotFoundError) as caught:
         await find_local(f"{tree}/{name}")
-    assert str(caught.value) == f"{tree}/{name}: there is no such file or directory"
+    assert str(caught.value) == f"{tree}/{name}: there is no such file or directory{hint}"
     assert isinstance(caught.value, FileNotFoundError)
 
 
@@ -647,34 +667,88 @@ async def test_thousands_of_files_take_linear_time() -> None:
     assert elapsed < 20.0
 
 
+TABLES = {
+    "Delta": "_delta_log/00000000000000000000.json",
+    "Hudi": ".hoodie/hoodie.properties",
+    "Iceberg": "metadata/v3.metadata.json",
+}
+
+
 @pytest.mark.parametrize(
-    ("kind", "log"),
-    [("Delta", "_delta_log/00000000000000000000.json"), ("Hudi", ".hoodie/hoodie.properties")],
+    "source", ["s3://bucket/t/", "s3://bucket/t/*.parquet", "s3://bucket/", "s3://bucket/*/*"]
 )
-async def test_a_table_format_is_warned_of(kind: str, log: str) -> None:
+@pytest.mark.parametrize("kind", TABLES)
+async def test_what_a_listing_shows_to_be_a_table_is_refused(kind: str, source: str) -> None:
     """Its dropped files are still there: without a word, deleted rows would come back."""
-    stores = Stores(bucket=[f"t/{log}", "t/a.parquet", "t/b/c.parquet"])
+    stores = Stores(bucket=[f"t/{TABLES[kind]}", "t/a.parquet", "t/b/c.parquet"])
+    with pytest.raises(accel.TableFormatError, match=f"the files are part of an? {kind} table, 't/'") as told:
+        await discover(source, clients=stores, rules=PathRules(), metrics=Metrics())
+    assert told.value.path == source
+    assert "`table=None` reads the files as files" in str(told.value.hint)
     metrics = Metrics()
-    with pytest.warns(
-        UserWarning, match=f"s3://bucket/t/: this is a {kind} table, and all of its files are read"
-    ):
-        found = await discover("s3://bucket/t/", client_for=stores.client, metrics=metrics)
-    assert [file.path for file in found.files] == ["t/a.parquet", "t/b/c.parquet"]
-    assert len(metrics.warnings) == 1
+    found = await discover(source, clients=stores, rules=PathRules(as_files=True), metrics=metrics)
+    assert len(found.files) >= 1
+    assert metrics.warnings == []
 
 
-async def test_a_table_that_is_a_whole_bucket_is_warned_of() -> None:
+async def test_a_table_that_is_a_whole_bucket_is_refused() -> None:
     stores = Stores(bucket=["_delta_log/00000000000000000000.json", "a.parquet"])
-    with pytest.warns(UserWarning, match="s3://bucket: this is a Delta table"):
-        assert (await find(stores, "s3://bucket")).files == (listed("a.parquet"),)
+    with pytest.raises(accel.TableFormatError, match="a Delta table, '/'"):
+        await find(stores, "s3://bucket")
+    assert (await find(stores, "s3://bucket", as_files=True)).files == (listed("a.parquet"),)
 
 
-@pytest.mark.parametrize("source", ["s3://bucket/t/*.parquet", "s3://bucket/t/a.parquet", "s3://bucket/t/u/"])
-async def test_no_warning_of_files_that_are_meant(source: str) -> None:
+DUCKLAKE = "main/t/ducklake-01999f2a-77aa-7c5e-8f11-0123456789ab.parquet"
+
+
+@pytest.mark.parametrize("source", ["s3://bucket/main/", ["s3://bucket/a", f"s3://bucket/{DUCKLAKE}"]])
+async def test_files_that_are_named_like_those_of_a_table_are_refused(source: Any) -> None:
+    stores = Stores(bucket=["a", DUCKLAKE])
+    with pytest.raises(accel.TableFormatError, match="the files are part of a DuckLake table"):
+        await discover(source, clients=stores, rules=PathRules(), metrics=Metrics())
+    assert (await discover(source, clients=stores, rules=PathRules(as_files=True), metrics=Metrics())).files
+
+
+@pytest.mark.parametrize("source", ["s3://bucket/t/a.parquet", "s3://bucket/t/u/"])
+async def test_no_word_of_files_that_are_meant(source: str) -> None:
     stores = Stores(bucket=["t/_delta_log/0.json", "t/a.parquet", "t/u/b.parquet", "t/u/c_delta_log/d"])
     metrics = Metrics()
-    await discover(source, client_for=stores.client, metrics=metrics)
+    await discover(source, clients=stores, rules=PathRules(), metrics=metrics)
     assert metrics.warnings == []
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_local_table_is_refused_by_its_directory_and_by_a_pattern(kind: str, tmp_path: Path) -> None:
+    mark = tmp_path / "t" / TABLES[kind]
+    mark.parent.mkdir(parents=True)
+    mark.write_text("{}")
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "t/a.parquet")
+    for source in (tmp_path / "t", tmp_path / "t/*.parquet"):
+        # The directory of a format that is built is read as that table; this one's log says nothing.
+        says = {"Delta": "no protocol", "Iceberg": "format version 'None'"}.get(kind)
+        built = says is not None and source.name == "t"
+        with pytest.raises(accel.TableFormatError, match=says if built else f"an? {kind} table"):
+            accel.scan(source, "x = 1").to_table()
+    assert accel.scan(tmp_path / "t/*.parquet", "x = 1", table=None).count_rows() == 1
+    with pytest.raises(accel.TableFormatError):
+        accel.optimize(tmp_path / "t", sort_by="x")
+    assert accel.scan(tmp_path / "t/a.parquet").count_rows() == 1
+    with pytest.raises(
+        ValueError, match="no format of tables 'hudi' .there are delta, iceberg, ducklake, hive."
+    ):
+        accel.scan(tmp_path, table="hudi")  # type: ignore[arg-type]
+
+
+def test_a_footer_that_names_a_table_is_refused_in_a_directory(tmp_path: Path) -> None:
+    """Java's writers of Iceberg put the schema there; the directory `data/` shows nothing else."""
+    rows = pa.table({"x": [1]}).replace_schema_metadata({"iceberg.schema": "{}"})
+    (tmp_path / "data").mkdir()
+    pq.write_table(rows, tmp_path / "data/a.parquet")
+    for source in (tmp_path / "data", [tmp_path / "data/a.parquet", tmp_path / "data/a.parquet"]):
+        with pytest.raises(accel.TableFormatError, match="an Iceberg table"):
+            accel.scan(source).to_table()
+        assert accel.scan(source, table=None).count_rows() >= 1
+    assert accel.scan(tmp_path / "data/a.parquet").count_rows() == 1
 
 
 @pytest.mark.parametrize(
@@ -693,7 +767,8 @@ async def test_no_warning_of_files_that_are_meant(source: str) -> None:
 async def test_files_shown_before_all_are_known(
     source: Any, options: dict[str, Any], shown: list[str]
 ) -> None:
-    """The first half of what is listed; none that is empty, hidden, or may be at a place that makes columns."""
+    """The first half of what is listed; none that is empty, hidden, or may be at a place that makes
+    columns."""
     keys = {"t/": 0, "t/_x": 9, "t/a": 9, "t/m": 0, "t/u/b": 9, "t/v": 9, "t/w": 9, "t/x": 9, "t/y": 9}
     keys |= {f"p/k={k}/a": 9 for k in range(4)}
     stores = Stores(bucket={k.rstrip("/"): size for k, size in keys.items() if k != "t/"})
@@ -709,8 +784,11 @@ async def test_files_shown_before_all_are_known(
 
 async def test_a_failure_of_the_store_is_passed_on() -> None:
     class Failing:
+        def client(self, root: str) -> Any:
+            return self
+
         async def list_below(self, prefix: str, **_: Any) -> list[ObjectEntry]:
             raise StoreError("no permission to list", path=prefix, status=403)
 
     with pytest.raises(AccelError, match="no permission to list"):
-        await discover("s3://b/t/", client_for=lambda root: Failing(), metrics=Metrics())
+        await discover("s3://b/t/", clients=Failing(), rules=PathRules(), metrics=Metrics())

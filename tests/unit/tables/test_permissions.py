@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-# Root may read everything, unless it gives up the capabilities for that, and does so before its program begins. Nobody
-# else has them.
+# Root may read everything, unless it gives up the capabilities for that, and does so before its program
+# begins. Nobody else has them.
 _WITHOUT_CAPABILITIES = """
 import ctypes, os, sys
 CAPBSET_DROP, DAC_OVERRIDE, DAC_READ_SEARCH = 24, 1, 2

@@ -23,7 +23,8 @@ from tests.support.file_steps import footer_start
 
 def first_rows(data: bytes) -> list[list[list[int]]]:
     """The first row of each page, by row group and column: FileMetaData.row_groups (field 4), their
-    columns (1), a chunk's offset_index_offset (4), and an OffsetIndex's page_locations (1), first_row_index (3).
+    columns (1), a chunk's offset_index_offset (4), and an OffsetIndex's page_locations (1), first_row_index
+    (3).
     """
     footer, _ = read_struct(data, footer_start(data))
     out = []

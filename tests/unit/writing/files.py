@@ -18,7 +18,8 @@ ROWS = 3000
 
 
 def sample(rows: int = ROWS) -> pa.Table:
-    """Every shape that matters: ascending, text, nulls, floats, booleans, a struct, a list, decimals, time."""
+    """Every shape that matters: ascending, text, nulls, floats, booleans, a struct, a list, decimals,
+    time."""
     numbers = range(rows)
     rng = np.random.default_rng(7)
     return pa.table(

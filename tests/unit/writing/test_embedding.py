@@ -302,7 +302,7 @@ def test_files_that_are_none(tmp_path: Path, data: bytes, error: type[Exception]
 def test_a_missing_file_and_a_directory(tmp_path: Path) -> None:
     with pytest.raises(ObjectNotFoundError, match="no such file"):
         embed(tmp_path / "none.parquet", indexes={})
-    one = "embed takes one file: call it for each of a directory or a pattern"
+    one = "`accel.embed_files` takes a directory; of a pattern, each file is given by itself"
     with pytest.raises(ObjectNotFoundError, match=f"regular file .{one}"):
         embed(tmp_path, indexes={})
     with pytest.raises(ObjectNotFoundError, match=f"no such file .{one}"):

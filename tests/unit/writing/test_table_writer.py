@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import itertools
 import struct
 import uuid
 from decimal import Decimal
@@ -84,6 +85,9 @@ def test_blooms_are_sized_by_the_data(tmp_path: Path) -> None:
         pytest.param({"blooms": {"id": 1.0}}, "not a chance", id="bloom chance"),
         pytest.param({"blooms": {"id": "x"}}, "'x' is not a chance", id="bloom chance of text"),
         pytest.param({"sort_by": "nope"}, "sort_by: no column 'nope'", id="sort by nothing"),
+        pytest.param(
+            {"sort_by": "idd"}, r"sort_by: no column 'idd' \(did you mean 'id'", id="sort by a misspelt one"
+        ),
         pytest.param({"sort_by": [("id", "up")]}, "neither ascending nor descending", id="sort direction"),
         pytest.param({"page_rows": 0}, "page_rows", id="no rows a page"),
         pytest.param(
@@ -194,8 +198,14 @@ def test_a_data_frame_is_written_too(tmp_path: Path) -> None:
         ]
 
 
-@pytest.mark.parametrize("value", [1e3, True, "7", None])
-@pytest.mark.parametrize("name", ["page_rows", "row_group_size"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        # The pages by default are what None asks for.
+        *itertools.product(["page_rows", "row_group_size"], [1e3, True, "7"]),
+        ("row_group_size", None),
+    ],
+)
 def test_rows_are_counted_by_whole_numbers(tmp_path: Path, name: str, value: object) -> None:
     with pytest.raises(TypeError, match=f"^{name} is a whole number of rows, not {value!r}$"):
         write_table(sample(3), tmp_path / "a.parquet", **{name: value})  # type: ignore[arg-type]
@@ -207,7 +217,7 @@ def test_rows_are_counted_by_whole_numbers(tmp_path: Path, name: str, value: obj
 @pytest.mark.parametrize(
     "column",
     [
-        pa.array([1.5, 2.5, 1.5], pa.float16()),
+        pa.array([1.5, 2.5, 1.5], pa.float32()).cast(pa.float16()),
         pa.array([Decimal(1), Decimal(2), Decimal(1)], pa.decimal64(15, 2)),
         pa.array([uuid.UUID(int=1), uuid.UUID(int=2), uuid.UUID(int=1)], pa.uuid()),
         pa.array([Decimal(1), Decimal(2), Decimal(1)], pa.decimal128(15, 2)).dictionary_encode(),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,7 @@ def test_one_of_several_of_a_name_is_not_chosen(
     found = metadata_of(write(tmp_path / "a.parquet", table))
     with pytest.raises(SchemaMismatchError) as caught:
         read_wanted({column: "zonemap"}, found)
-    assert str(caught.value) == f"the file has several columns named {named!r} (name others in indexes=)"
+    assert str(caught.value) == f"the file has several columns named {named!r} (name others in `indexes=`)"
 
 
 @pytest.mark.parametrize(
@@ -135,3 +136,10 @@ def test_levels(path: str, asked: Any, wanted: list[tuple[str, Level]]) -> None:
 def test_two_sets_of_one_column(path: str) -> None:
     wanted = read_wanted({"a": "zonemap", "a, s": "zonemap", "a, b.c": "zonemap"}, metadata_of(path))
     assert [index.column for index in wanted] == ["a", "a, s", "a, b.c"]
+
+
+def test_a_sketch_without_the_package_that_builds_it(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasketches", None)
+    with pytest.raises(ValueError, match=r"pip install 'accel-parquet\[sketch\]'"):
+        read_wanted({"a": "sketch"}, metadata_of(path))
+    assert read_wanted({"a": "zonemap"}, metadata_of(path))

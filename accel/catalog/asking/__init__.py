@@ -1,0 +1,1 @@
+"""How a scan asks a catalog: which files are left, and what is known of them."""

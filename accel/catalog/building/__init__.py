@@ -1,0 +1,1 @@
+"""How a catalog is built, refreshed and merged, and what it takes in of what scans see."""

@@ -1,0 +1,1 @@
+"""Where a catalog lies: objects and directories, databases, key-value stores."""

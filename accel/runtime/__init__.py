@@ -1,0 +1,1 @@
+"""The event loop of accel, its tasks and its threads."""

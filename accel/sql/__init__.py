@@ -1,0 +1,1 @@
+"""Faces for SQL engines and data frames: what they know how to push filters and columns into."""

@@ -1,0 +1,1 @@
+"""Delta tables: the log, what it says of files, and the rows that are gone."""

@@ -1,0 +1,1 @@
+"""Iceberg tables: metadata, manifests and deletes of versions 1 to 3."""
