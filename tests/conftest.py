@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from accel.store import writes
-from tests.support import dropped_generators, older_pyarrow
+from tests.support import dropped_generators, older_pyarrow, steady_disk
 from tests.support.cassandra import Cassandra, find_cassandra
 from tests.support.postgres import Postgres, find_postgres
 from tests.support.proxy import Proxy
@@ -32,6 +32,7 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 
 older_pyarrow.install()
+steady_disk.install()
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
