@@ -9,7 +9,7 @@ from typing import Any, Final
 from accel.cache.shared import LOOKED_UP, Stamped
 from accel.runtime.tasks import Group
 from accel.store.cassandra_connection import CassandraAddress, open_session
-from accel.store.request_errors import foremost
+from accel.store.request_errors import raising_foremost
 
 __all__ = ["SETTINGS", "CassandraShared"]
 
@@ -76,14 +76,10 @@ class CassandraShared:
     async def _all(self, statements: Sequence[tuple[str, tuple[object, ...]]]) -> list[list[Any]]:
         """Run statements at once, and return the rows of each."""
         self._session.enter(self)
-        try:
+        with raising_foremost():
             async with Group() as group:
                 tasks = [
                     group.create_task(self._session.run(statement, given, path=self._shown))
                     for statement, given in statements
                 ]
-        except BaseExceptionGroup as failures:
-            failure = foremost(failures)
-        else:
-            return [task.result() for task in tasks]
-        raise failure
+        return [task.result() for task in tasks]

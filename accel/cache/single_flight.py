@@ -144,14 +144,20 @@ class SingleFlight:
                 if not flight.future.cancelled() and flight.future.exception() is not None:
                     self._raise(flight.future)
         except BaseException:
+            # Of all its loads this caller leaves now: another one may leave while it waits for an end.
+            deserted = self._leave(flights)
             loop = asyncio.get_running_loop()
-            deserted = [flight for flight in flights if flight.waiters == 1 and not flight.future.done()]
             for flight in deserted:
                 self._remove(loop, flight)  # whoever asks now starts a new load
                 flight.future.cancel()
             if deserted:
                 await asyncio.wait([flight.future for flight in deserted])
             raise
-        finally:
-            for flight in flights:
-                flight.waiters -= 1
+        self._leave(flights)
+
+    @staticmethod
+    def _leave(flights: Collection[_Flight]) -> list[_Flight]:
+        """Count one waiter less, and return the loads under way that nobody waits for any more."""
+        for flight in flights:
+            flight.waiters -= 1
+        return [flight for flight in flights if not (flight.waiters or flight.future.done())]

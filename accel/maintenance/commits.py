@@ -28,7 +28,7 @@ from accel.store.client import Client
 from accel.store.local_store import checksums_of
 from accel.store.location import Location
 from accel.store.range_store import Mover, ObjectEntry, Remover, Writer
-from accel.store.request_errors import foremost
+from accel.store.request_errors import raising_foremost
 from accel.store.writes import swap_bytes
 from accel.tables.journal import (
     IDLE,
@@ -392,15 +392,10 @@ async def _each(items: Iterable[T], do: Callable[[T], Awaitable[None]]) -> None:
     """Do something with all items, some at once."""
     waiting = list(items)
     for start in range(0, len(waiting), _AT_ONCE):
-        try:
+        with raising_foremost():
             async with Group() as group:
                 for item in waiting[start : start + _AT_ONCE]:
                     group.create_task(_one(do, item))
-        except BaseExceptionGroup as failures:
-            failure = foremost(failures)
-        else:
-            continue
-        raise failure
 
 
 async def _one(do: Callable[[T], Awaitable[None]], item: T) -> None:

@@ -41,7 +41,7 @@ from accel.store.client import Client
 from accel.store.clients import Clients
 from accel.store.gate import Slot
 from accel.store.location import LOCAL_ROOT
-from accel.store.request_errors import foremost
+from accel.store.request_errors import raising_foremost
 
 if TYPE_CHECKING:
     from accel.decode.stack import Layer
@@ -184,15 +184,12 @@ class Reader:
             return (await self.open(file))[0] if handle is None else handle
 
         try:
-            async with Group() as group:
-                tasks = [group.create_task(around(open_one(file))) for file in files]
-        except BaseExceptionGroup as failures:
-            failure = foremost(failures)
-        else:
-            return [task.result() for task in tasks]
+            with raising_foremost():
+                async with Group() as group:
+                    tasks = [group.create_task(around(open_one(file))) for file in files]
         finally:
             await ahead.aclose()
-        raise failure
+        return [task.result() for task in tasks]
 
     def cached_handle(self, file: FileEntry, now: float) -> FileHandle | None:
         """Return the cached handle of a file, if it may be used without a request; see `Opener`."""

@@ -24,7 +24,7 @@ from accel.scanning.block_pruning import known_files
 from accel.scanning.file_jobs import PlannedTasks
 from accel.scanning.resolved_source import ResolvedSource
 from accel.scanning.run import Run, RunHandle
-from accel.store.request_errors import foremost
+from accel.store.request_errors import raising_foremost
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
@@ -95,14 +95,10 @@ def _known_rows(block: FileBlock) -> Mapping[int, int]:
 async def _open_all(
     source: ResolvedSource, files: list[FileEntry]
 ) -> list[tuple[FileEntry, FileHandle, int]]:
-    try:
+    with raising_foremost():
         async with Group() as group:
             tasks = [group.create_task(source.open_all_rows(file)) for file in files]
-    except BaseExceptionGroup as failures:
-        failure = foremost(failures)
-    else:
-        return [task.result() for task in tasks]
-    raise failure
+    return [task.result() for task in tasks]
 
 
 def _cut(

@@ -29,7 +29,7 @@ from accel.runtime.tasks import CancellationGuard, begin, cancel_requests, close
 from accel.scanning.file_jobs import FileJobs, Speculation
 from accel.scanning.file_run import FileRun, ReadyBatch
 from accel.scanning.run_limits import FEW_PIECES, RunLimits
-from accel.store.request_errors import foremost
+from accel.store.request_errors import foremost, raising_foremost
 
 if TYPE_CHECKING:
     from accel.planning.query import Question
@@ -315,18 +315,12 @@ class Run:
     async def _pass_gate(self, speculation: Speculation) -> None:
         """Check that the pass that was begun is the right one, or begin the one that is."""
         begun = self._pass
-        try:
-            with CancellationGuard():
-                holds = await speculation.holds()
-        except BaseExceptionGroup as failures:
-            failure = foremost(failures)
-        else:
-            if not holds and begun is not None:
-                await begun.stop()
-                self._metrics.begin_again()
-                self._pass = self._begin(self._jobs)
-            return
-        raise failure
+        with raising_foremost(), CancellationGuard():
+            holds = await speculation.holds()
+        if not holds and begun is not None:
+            await begun.stop()
+            self._metrics.begin_again()
+            self._pass = self._begin(self._jobs)
 
 
 class AnyRun(Protocol):

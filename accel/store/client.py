@@ -23,7 +23,12 @@ from accel.store.gate import Gate, open_file_limit
 from accel.store.listing import Cuts, Listings
 from accel.store.network import Network, network_to
 from accel.store.range_store import Header, Mover, ObjectEntry, PageSeen, Payload, RangeStore, Remover
-from accel.store.request_errors import EmptyObjectError, ErrorContext, SuffixUnsupportedError, foremost
+from accel.store.request_errors import (
+    EmptyObjectError,
+    ErrorContext,
+    SuffixUnsupportedError,
+    raising_foremost,
+)
 from accel.versions import same_etag
 
 __all__ = ["Client"]
@@ -289,14 +294,10 @@ class Client:
             gathered = await self.fetcher.gather(path, ranges, pin=pin, metrics=metrics)
             if gathered is not None:
                 return gathered
-        try:
+        with raising_foremost():
             async with Group() as group:
                 tasks = [group.create_task(self._fetch(path, f, pin, metrics)) for f in fetches]
-        except BaseExceptionGroup as failures:
-            failure = foremost(failures)
-        else:
-            return [task.result() for task in tasks]
-        raise failure
+        return [task.result() for task in tasks]
 
     def _check_pin(self, path: str, wants: Sequence[Want], pin: ObjectId | None) -> None:
         if pin is None:

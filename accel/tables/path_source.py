@@ -26,7 +26,7 @@ from accel.runtime.threads import FILES
 from accel.scanning.file_source import FileSource, SourceRequest
 from accel.store.clients import Clients
 from accel.store.range_store import ObjectEntry, PageSeen
-from accel.store.request_errors import EmptyObjectError, foremost, raising_foremost
+from accel.store.request_errors import EmptyObjectError, raising_foremost
 from accel.tables.foreign_tables import (
     ForeignTable,
     find_table,
@@ -495,16 +495,12 @@ async def _find_all(
         item = named[pending[0]]
         found = await _find(item, clients, metrics, on_entries, on_listing=on_listing, as_files=as_files)
         return {pending[0]: found}
-    try:
+    with raising_foremost():
         async with asyncio.TaskGroup() as group:
             tasks = {
                 i: group.create_task(_find(named[i], clients, metrics, as_files=as_files)) for i in pending
             }
-    except BaseExceptionGroup as failures:
-        failure = foremost(failures)
-    else:
-        return {i: task.result() for i, task in tasks.items()}
-    raise failure
+    return {i: task.result() for i, task in tasks.items()}
 
 
 async def _find(

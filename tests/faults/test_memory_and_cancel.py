@@ -111,15 +111,16 @@ def pool() -> Iterator[pa.MemoryPool]:
 SMALL = accel.Options(memory_limit=8 * MIB, piece_bytes=MIB // 2, max_coalesced_bytes=MIB, tail_hint=4096)
 
 
-def tasks_left() -> int:
-    """Tasks of the I/O loop, but for the one that counts them."""
+def tasks_left() -> list[str]:
+    """What the tasks of the I/O loop run, but for the one that looks at them."""
 
-    async def count() -> int:
+    async def look() -> list[str]:
         for _ in range(5):
             await asyncio.sleep(0)
-        return len([t for t in asyncio.all_tasks() if t is not asyncio.current_task()])
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        return sorted(task.get_coro().__qualname__ for task in others)  # type: ignore[union-attr]
 
-    return io_loop.run(count())
+    return io_loop.run(look())
 
 
 # Memory.
@@ -251,7 +252,7 @@ def slow_scan(store: RecordingStore) -> accel.Scan:
     return accel.scan(PATH, store=store, cache=accel.Cache(), options=SLOW)
 
 
-def check_quiet(store: RecordingStore, before: int) -> None:
+def check_quiet(store: RecordingStore, before: list[str]) -> None:
     assert store.in_flight == 0
     assert tasks_left() == before
     asked = store.requests
@@ -259,7 +260,7 @@ def check_quiet(store: RecordingStore, before: int) -> None:
     assert store.requests == asked
 
 
-def await_quiet(store: RecordingStore, before: int) -> None:
+def await_quiet(store: RecordingStore, before: list[str]) -> None:
     """After what is dropped: nobody waits for that close."""
     while store.in_flight or tasks_left() != before:
         time.sleep(0.01)

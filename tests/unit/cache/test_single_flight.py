@@ -80,6 +80,19 @@ async def test_the_load_goes_on_for_others_and_ends_with_the_last() -> None:
     assert (source.asked, len(flight)) == ([["a", "b"], ["c"]], 0)
 
 
+@pytest.mark.parametrize("first", [0, 1])
+async def test_of_two_who_leave_at_once_neither_leaves_a_load_to_the_other(first: int) -> None:
+    flight, source = SingleFlight(), Source(turns=1000)
+    waiters = [asyncio.create_task(flight.share_all(keys, source.load)) for keys in ("a", "ab")]
+    await asyncio.sleep(0)
+    assert source.asked == [] and len(flight) == 2
+    waiters[first].cancel()
+    waiters[1 - first].cancel()
+    await asyncio.wait(waiters)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert len(flight) == 0
+
+
 async def test_who_asks_when_a_load_has_just_ended_begins_a_new_one() -> None:
     flight, source = SingleFlight(), Source(turns=0)
     led = flight.lead("a")

@@ -13,7 +13,7 @@ from accel.errors import AccelError, ObjectNotFoundError
 from accel.planning.file_entry import FileEntry
 from accel.runtime.tasks import Group
 from accel.store.range_store import ObjectEntry
-from accel.store.request_errors import foremost
+from accel.store.request_errors import raising_foremost
 from accel.tables.listed_files import visible_files
 from accel.tables.metadata_objects import MetadataObjects
 from accel.tables.named_source import NamedSource, SourceShape
@@ -73,16 +73,12 @@ async def list_locations(
             entries = await _listed(objects, locations[at])
             found[at] = await visible_files(places[at].source, entries)
 
-    try:
+    with raising_foremost():
         async with Group() as group:
             for at, files in enumerate(found):
                 if files is None:
                     group.create_task(one(at))
-    except BaseExceptionGroup as failures:
-        failure = foremost(failures)
-    else:
-        return [[file for file in files or () if file.size] for files in found]
-    raise failure
+    return [[file for file in files or () if file.size] for files in found]
 
 
 def _named(objects: MetadataObjects, url: str) -> NamedSource:

@@ -27,7 +27,7 @@ from accel.planning.selection import RowSelection
 from accel.predicate.column import col
 from accel.ranges import ByteRange
 from accel.runtime.tasks import ending
-from accel.store.request_errors import foremost
+from accel.store.request_errors import raising_foremost
 from accel.tables.deletion_vectors import rows_of_vector
 from accel.tables.formats.iceberg.equality_keys import field_alone, leaf_values, no_keys, rows_with_keys
 from accel.tables.formats.iceberg.manifests import (
@@ -423,15 +423,11 @@ class DeleteFiles:
 
 async def _all(reads: Iterable[Coroutine[Any, Any, Int64s]]) -> Int64s:
     """Return the row numbers that some reads give, each once."""
-    try:
+    with raising_foremost():
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(read) for read in reads]
-    except BaseExceptionGroup as failures:
-        failure = foremost(failures)
-    else:
-        found: Int64s = np.unique(np.concatenate([task.result() for task in tasks]))
-        return found
-    raise failure
+    found: Int64s = np.unique(np.concatenate([task.result() for task in tasks]))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

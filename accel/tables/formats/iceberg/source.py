@@ -19,7 +19,7 @@ from accel.planning.deleted_rows import DeletedRows
 from accel.planning.file_entry import FileBlock
 from accel.runtime.tasks import Group
 from accel.scanning.file_source import SourceRequest
-from accel.store.request_errors import foremost
+from accel.store.request_errors import raising_foremost
 from accel.tables.formats.iceberg.deletes import DeleteFiles, sequence_number
 from accel.tables.formats.iceberg.manifests import (
     DATA,
@@ -238,7 +238,7 @@ async def _read_manifests(
         )
 
     own = frozenset(() if given is None else given.ids.values())
-    try:
+    with raising_foremost():
         async with Group() as group:
             deletes = group.create_task(read_deletes())
 
@@ -247,11 +247,7 @@ async def _read_manifests(
 
             wanted = group.create_task(keys())
             reading = group.create_task(_read_all(objects, opened, of_data, wanted))
-    except BaseExceptionGroup as failures:
-        failure = foremost(failures)
-    else:
-        return deletes.result(), reading.result()
-    raise failure
+    return deletes.result(), reading.result()
 
 
 async def _read_all(
@@ -280,14 +276,10 @@ async def _read_all(
                 what=("manifest", keys),
             )
 
-    try:
+    with raising_foremost():
         async with Group() as group:
             tasks = [group.create_task(one(entry)) for entry in entries]
-    except BaseExceptionGroup as failures:
-        failure = foremost(failures)
-    else:
-        return [task.result() for task in tasks]
-    raise failure
+    return [task.result() for task in tasks]
 
 
 def _grouped(parts: Sequence[_Part]) -> list[list[_Part]]:
