@@ -111,9 +111,10 @@ class _Pass:
 
     async def stop(self) -> None:
         """End all that is under way; whoever waits for a batch gets None."""
-        self._stopped = True
+        is_first, self._stopped = not self._stopped, True
         if not self.main.done():
-            self.main.cancel()
+            if is_first:  # a second cancellation would end what the first is ending before its requests
+                self.main.cancel()
             await asyncio.wait((self.main,))
             # A task that is cancelled before its first step closes nothing.
             await self.jobs.aclose()
@@ -282,10 +283,11 @@ class Run:
 
     async def close(self) -> None:
         """Stop: no request of this run is in flight and no task of it is left afterwards."""
-        self._closed = True
+        is_first, self._closed = not self._closed, True
         gate = self._gate
         if gate is not None and not gate.done():
-            gate.cancel()
+            if is_first:
+                gate.cancel()
             await asyncio.wait((gate,))
         if self._pass is not None:
             await self._pass.stop()

@@ -74,9 +74,11 @@ class TopRun:
 
     async def close(self) -> None:
         """Stop: no request of this run is in flight and no task of it is left afterwards."""
+        is_first = not self._closed
         self._closed = self._closed or self._batches is None
         if self.main is not None and not self.main.done():
-            self.main.cancel()
+            if is_first:  # a second cancellation would end what the first is ending before its requests
+                self.main.cancel()
             await asyncio.wait((self.main,))
 
     async def _search(self) -> pa.Table:

@@ -303,6 +303,44 @@ async def test_an_aclose_that_is_cancelled_ends_all_the_same(paged: bytes, turns
     check_quiet(store, before)
 
 
+class LingeringStore(StoreWrapper):
+    """A request that is cancelled takes a while to end."""
+
+    def __init__(self, inner: RangeStore) -> None:
+        super().__init__(inner)
+        self.lingering = 0
+
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+        try:
+            return await self.inner.read(path, want, if_match=if_match)
+        except asyncio.CancelledError:
+            self.lingering += 1
+            await asyncio.sleep(0.1)
+            self.lingering -= 1
+            raise
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.03], ids=["at once", "one after the other"])
+@pytest.mark.parametrize("in_order", [False, True], ids=["all rows", "the first in an order"])
+async def test_whoever_closes_a_scan_that_is_being_closed_waits_for_its_end(
+    paged: bytes, apart: float, in_order: bool
+) -> None:
+    before = tasks_left()
+    store = LingeringStore(slow_store(paged, latency=0.5))
+    order = {"order_by": "value", "limit": 10} if in_order else {}
+    scan = accel.scan(PATH, store=store, cache=accel.Cache(), options=SLOW, **order)  # type: ignore[arg-type]
+    batches = aiter(scan)
+    taking = asyncio.ensure_future(anext(batches))
+    await asyncio.sleep(0.7)  # it reads pages
+    taking.cancel()
+    await asyncio.sleep(apart)
+    await scan.aclose()
+    assert store.lingering == 0
+    assert tasks_left() == before
+    with suppress(asyncio.CancelledError):
+        await taking
+
+
 def test_closing_the_blocking_iterator(paged: bytes) -> None:
     before = tasks_left()
     store = slow_store(paged)
