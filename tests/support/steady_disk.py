@@ -6,6 +6,8 @@ one store for all tests of a process, so that a slow moment in one test would ch
 
 from __future__ import annotations
 
+from unittest import mock
+
 from accel.options import Options
 from accel.store import client
 from accel.store.location import LOCAL_ROOT
@@ -30,4 +32,4 @@ def _steady_network_to(root: str, options: Options) -> Network:
 
 def install() -> None:
     """Have the clients of local files that are made from now on assume the same disk."""
-    client.network_to = _steady_network_to
+    mock.patch.object(client, "network_to", _steady_network_to).start()
