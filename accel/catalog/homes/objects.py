@@ -130,20 +130,7 @@ class ObjectHome(CatalogHome):
     async def load(
         self, cache: Cache | None, metrics: Metrics, *, listed: ObjectEntry | None = None
     ) -> tuple[CatalogSnapshot, int]:
-        """Return the catalog as its head has it, and the round trips it took.
-
-        A snapshot in the cache is used while it is younger than the cache's `max_age` and this process
-        commits nothing, or where a listing has just shown the head that it is of.
-
-        Raises
-        ------
-        ObjectNotFoundError
-            There is no catalog.
-        IndexFormatError
-            Its head is damaged.
-        StoreError
-            The store did not answer.
-        """
+        """Return the catalog as its head has it, and the round trips it took; see `CatalogHome.load`."""
         cached = self.cached(cache)
         now = time.monotonic()
         trips = 0
